@@ -141,7 +141,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The hint that goes with an unknown name: the nearest known one, then all of them.
-pub fn suggest<'a>(name: &str, known: &[&'a str]) -> String {
+pub fn suggest(name: &str, known: &[&str]) -> String {
     let all = known.join(", ");
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? known: {all}"),

@@ -2,4 +2,5 @@
 
 pub mod error;
 pub mod source;
+pub mod transport;
 pub mod yaml;

@@ -1,1 +1,3 @@
+//! The `netplay` program.
+
 fn main() {}
