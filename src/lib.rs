@@ -1,6 +1,10 @@
 //! netplay: a declarative configuration engine for the network of AI and HPC clusters.
 
 pub mod error;
+pub mod event;
+pub mod playbook;
+pub mod resource;
+pub mod shell;
 pub mod source;
 pub mod transport;
 pub mod yaml;

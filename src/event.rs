@@ -1,0 +1,233 @@
+//! What happens in a run, as values. The owner loop of the engine sends them to the reporters in one order; nothing
+//! else prints. `ndjson` writes the kinds of SPEC: `resource`, `host`, `finding`, `run_finished`.
+
+use crate::resource::{Change, FileDiff};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A run begins.
+    RunStarted(RunStarted),
+    /// A play begins.
+    PlayStarted(PlayStarted),
+    /// A batch of a play's hosts begins (`serial`); a play without `serial` is one batch.
+    BatchStarted {
+        /// The play's name.
+        play: Arc<str>,
+        /// Which batch, from 1, and of how many.
+        number: (usize, usize),
+        /// Its hosts.
+        hosts: Vec<Arc<str>>,
+    },
+    /// A host's visit reached this stage; for progress only.
+    HostStage {
+        /// The host.
+        host: Arc<str>,
+        /// What is done now.
+        stage: Stage,
+    },
+    /// What became of one resource or handler on one host.
+    Resource(Box<ResourceEvent>),
+    /// What became of one host in one play.
+    Host(Box<HostEvent>),
+    /// The output of `run -- CMD` on one host.
+    Output(Box<CommandOutput>),
+    /// Something the operator should know that isn't of one host.
+    Warning(Warning),
+    /// A run has ended.
+    RunFinished(Box<RunFinished>),
+}
+
+/// See [`Event::RunStarted`].
+#[derive(Debug, Clone)]
+pub struct RunStarted {
+    /// The run's id, which is also the name of its log.
+    pub run: Arc<str>,
+    /// Whether it only looks (`--check`).
+    pub check: bool,
+    /// Whether diffs are to be shown.
+    pub diff: bool,
+    /// `apply`, `facts`, `run`.
+    pub command: &'static str,
+}
+
+/// See [`Event::PlayStarted`].
+#[derive(Debug, Clone)]
+pub struct PlayStarted {
+    /// Its name, or `hosts: PATTERN`.
+    pub play: Arc<str>,
+    /// All of its hosts in the order in which they are visited.
+    pub hosts: Vec<Arc<str>>,
+    /// How many hosts the first batch has.
+    pub first_batch: usize,
+    /// How many resources it lists.
+    pub resources: usize,
+}
+
+/// Where a visit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// TCP, handshake, login.
+    Connecting,
+    /// Reading facts and states.
+    Probing,
+    /// Running steps.
+    Changing,
+    /// Done.
+    Done,
+}
+
+/// What a resource came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// As wanted, nothing done.
+    Ok,
+    /// Changed and verified.
+    Changed,
+    /// `--check`: it would change.
+    WouldChange,
+    /// Not as wanted.
+    Failed,
+    /// Not done, because of `when`, tags, or something else that failed.
+    Skipped,
+    /// Undone.
+    RolledBack,
+    /// All is done that can be before a reboot.
+    RebootPending,
+}
+
+/// Why something failed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// For scripts: `probe`, `step`, `verify`, `obstacle`, `timeout`, `unknown`, `sudo`, `lock`, or a kind of
+    /// connection failure.
+    pub kind: &'static str,
+    /// What happened, in one sentence without a full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// See [`Event::Resource`]. Values of a `no_log` resource have been taken out of it.
+#[derive(Debug, Clone)]
+pub struct ResourceEvent {
+    /// The play's name.
+    pub play: Arc<str>,
+    /// The host.
+    pub host: Arc<str>,
+    /// `type:identity`.
+    pub address: Arc<str>,
+    /// Its `name`.
+    pub title: Option<Arc<str>>,
+    /// Whether it is a handler.
+    pub handler: bool,
+    /// Its rank in the play (resources in the file's order, then handlers), for output in that order.
+    pub position: usize,
+    /// What it came to.
+    pub status: Status,
+    /// What has changed, would change, or is still to.
+    pub changes: Vec<Change>,
+    /// The files among that.
+    pub files: Vec<FileDiff>,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+    /// Why it failed.
+    pub error: Option<Problem>,
+    /// Whether its failure was to be ignored (`ignore_errors`).
+    pub ignored: bool,
+    /// Why it was skipped, or what can't be known yet; for a handler, who called for it.
+    pub because: Option<String>,
+}
+
+/// What a host came to in a play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostStatus {
+    /// All as wanted before.
+    Ok,
+    /// Something changed (with `--check`: would).
+    Changed,
+    /// Something failed.
+    Failed,
+    /// There was no session.
+    Unreachable,
+    /// Not visited, or nothing of the play applies to it.
+    Skipped,
+}
+
+/// See [`Event::Host`].
+#[derive(Debug, Clone)]
+pub struct HostEvent {
+    /// The play's name.
+    pub play: Arc<str>,
+    /// The host.
+    pub host: Arc<str>,
+    /// What it came to.
+    pub status: HostStatus,
+    /// Executions on it in this play.
+    pub executions: u32,
+    /// How long its visit took.
+    pub time: Duration,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+    /// Why it must be booted for what was set to take effect; empty if it needn't.
+    pub reboot_pending: Vec<String>,
+    /// Why there was no session, or it broke, or why it was skipped.
+    pub error: Option<Problem>,
+}
+
+/// See [`Event::Output`].
+#[derive(Debug, Clone)]
+pub struct CommandOutput {
+    /// The host.
+    pub host: Arc<str>,
+    /// Exit code.
+    pub code: i32,
+    /// Both outputs, as they came.
+    pub output: Vec<u8>,
+}
+
+/// See [`Event::Warning`].
+#[derive(Debug, Clone)]
+pub struct Warning {
+    /// What it is, possibly several lines.
+    pub message: String,
+}
+
+/// See [`Event::RunFinished`].
+#[derive(Debug, Clone, Default)]
+pub struct RunFinished {
+    /// Whether it only looked.
+    pub check: bool,
+    /// What each host came to over all plays: the worst of them.
+    pub hosts: BTreeMap<Arc<str>, HostTotal>,
+    /// How many resources came to each status.
+    pub resources: BTreeMap<Status, usize>,
+    /// How long it took.
+    pub time: Duration,
+    /// The exit code.
+    pub exit_code: u8,
+    /// Whether it was interrupted.
+    pub interrupted: bool,
+    /// A command that runs the hosts again that aren't done, if there are any.
+    pub again: Option<String>,
+    /// Path of the run's log, if one was kept.
+    pub log: Option<String>,
+}
+
+/// A host's line in the closing table.
+#[derive(Debug, Clone)]
+pub struct HostTotal {
+    /// The worst of its plays.
+    pub status: HostStatus,
+    /// How many resources came to each status.
+    pub resources: BTreeMap<Status, usize>,
+    /// Whether it must be booted.
+    pub reboot_pending: bool,
+    /// Executions over all plays.
+    pub executions: u32,
+}

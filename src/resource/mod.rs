@@ -1,0 +1,422 @@
+//! The contract of resource types, and their registry.
+//!
+//! A type is one file (a folder where it has back ends), one line in [`TYPES`] and one folder of cases. Every method is
+//! pure: no session, no clock, no printing. The engine does all I/O:
+//!
+//! 1. it asks the host every [`Resource::probe`] question of the play in one execution;
+//! 2. [`Resource::read`] makes a state of the answers, or says that it can't be known yet;
+//! 3. [`Resource::diff`] says what differs, in values and never in raw bytes: *absent* is not `0` and not the empty
+//!    string, what runs and what is there at the next boot are two fields, and both must be right;
+//! 4. [`Resource::apply`] gives the steps that mend it, for the state that was read;
+//! 5. after the steps the host is probed again and [`Resource::verify`] must be empty: what is left is a failure
+//!    (`wanted …, got …`). A type whose steps succeed and whose difference stays is so found out at run time.
+//!
+//! A probe that failed is an error of the resource ([`Trouble`]), never an empty state.
+
+pub mod question;
+pub mod spec;
+
+pub use question::{Answers, Fragment, Group, Inquiry, Output, Question};
+pub use spec::{Env, Key, Predicate, Spec};
+
+use crate::error::Error;
+use crate::shell::Script;
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
+
+/// A resource type.
+pub trait Resource: Debug + Send + Sync + Sized + 'static {
+    /// All that a probe can learn.
+    type State: Debug;
+    /// The key that names it in a playbook.
+    const TYPE: &'static str;
+    /// What it is for, in one sentence.
+    const SUMMARY: &'static str;
+    /// Its keys, which are checked offline before anything is rendered.
+    const KEYS: &'static [Key];
+    /// A complete entry of `resources:`, shown by the documentation; a test plans it.
+    const EXAMPLE: &'static str;
+
+    /// Reads the keys, rendered for one host. Which keys there are has been checked against [`Resource::KEYS`].
+    ///
+    /// # Errors
+    /// What is wrong, at its place.
+    fn parse(spec: &Spec<'_>) -> Result<Self, Error>;
+    /// Its name among those of its type: `eth0` of `mtu:eth0`.
+    fn identity(&self) -> String;
+    /// What it owns. The same claim twice on one host is an error of the playbook.
+    fn claims(&self) -> Vec<Claim>;
+    /// What comes before it or after it if something on the host claims it: what is known offline, and with a state
+    /// what that adds.
+    fn needs(&self, _now: Option<&Self::State>) -> Vec<Need> {
+        Vec::new()
+    }
+    /// Which changes before it make its probe worthless, so that it is probed again after them.
+    fn stale_after(&self) -> Stale {
+        Stale::Never
+    }
+    /// What it asks; read-only. A question that several resources ask is asked once.
+    fn probe(&self) -> Vec<Question>;
+    /// Makes a state of the answers.
+    ///
+    /// # Errors
+    /// What the probe couldn't find out, and why.
+    fn read(&self, answers: &Answers) -> Result<Reading<Self::State>, Trouble>;
+    /// What differs from what is wanted.
+    fn diff(&self, now: &Self::State) -> Vec<Change>;
+    /// The steps that mend it, in order; only asked for where [`Resource::diff`] isn't empty, and of an action.
+    fn apply(&self, now: &Self::State) -> Vec<Step>;
+    /// What is still wrong after the steps succeeded.
+    fn verify(&self, now: &Self::State) -> Vec<Change> {
+        self.diff(now)
+    }
+    /// Files that the steps write, for `--diff`.
+    fn files(&self, _now: &Self::State) -> Vec<FileDiff> {
+        Vec::new()
+    }
+    /// What stands in the way on this host. It is a failure of the resource.
+    fn obstacle(&self, _now: &Self::State) -> Option<Obstacle> {
+        None
+    }
+    /// What the operator should know though nothing fails.
+    fn warnings(&self, _now: &Self::State) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether its steps may cut off the session that makes them.
+    fn risk(&self, _now: &Self::State) -> Risk {
+        Risk::None
+    }
+    /// Whether it is something to do (`restarted`, a command that always runs) and not a state to reach: its steps run
+    /// in every apply, or as a handler when notified.
+    fn action(&self) -> bool {
+        false
+    }
+    /// For an action: whether what its steps gave counts as a change.
+    ///
+    /// # Errors
+    /// An expression of the user's that can't be evaluated.
+    fn changed(&self, _outputs: &[Output]) -> Result<bool, Error> {
+        Ok(true)
+    }
+    /// Whether its failure keeps everything else of the play from being done on this host (`assert`).
+    fn gate(&self) -> bool {
+        false
+    }
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub enum Reading<S> {
+    /// The state.
+    State(S),
+    /// It can't be known before something that comes first has changed. If nothing that comes first changes, this is
+    /// a failure, with these words.
+    NotYet(Trouble),
+}
+
+/// Something on a host that one resource owns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claim {
+    /// What kind of thing: `path`, `sysctl`, `mtu`, `unit`, `ifcfg`.
+    pub kind: &'static str,
+    /// Which one.
+    pub name: String,
+}
+
+impl Claim {
+    /// A claim.
+    pub fn new(kind: &'static str, name: impl Into<String>) -> Claim {
+        Claim { kind, name: name.into() }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// An edge of the graph that a type knows of: it holds if something on the host claims that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// This comes after whoever claims it.
+    After(Claim),
+    /// This comes after whoever claims a path below this folder.
+    AfterBelow(String),
+    /// This comes before whoever claims it.
+    Before(Claim),
+}
+
+/// When a probe is worthless because of what changed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stale {
+    /// It stays good.
+    Never,
+    /// After a change of anything that this resource comes after.
+    AnyDependency,
+    /// After a change of whoever claims one of these.
+    Claims(Vec<Claim>),
+}
+
+/// When a changed value takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// At once.
+    Now,
+    /// At the next boot.
+    Reboot,
+    /// When power was off.
+    PowerCycle,
+}
+
+/// One value that differs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Which: `live`, `boot`, `net.core.rmem_max`, `mode`.
+    pub field: String,
+    /// What it is; null is absent.
+    pub from: serde_json::Value,
+    /// What it is to be; null is absent.
+    pub to: serde_json::Value,
+    /// When that takes effect.
+    pub effect: Effect,
+}
+
+impl Change {
+    /// A change that takes effect at once.
+    pub fn now(
+        field: impl Into<String>,
+        from: impl Into<serde_json::Value>,
+        to: impl Into<serde_json::Value>,
+    ) -> Change {
+        Change { field: field.into(), from: from.into(), to: to.into(), effect: Effect::Now }
+    }
+}
+
+/// A file that the steps would write, remove or make, for a unified diff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileDiff {
+    /// Its path.
+    pub path: String,
+    /// Its bytes now; nothing where it isn't there.
+    pub before: Option<Vec<u8>>,
+    /// Its bytes then; nothing where it is removed.
+    pub after: Option<Vec<u8>>,
+}
+
+/// One thing done on the host. The steps of a resource run in order, and one that fails ends them.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Shell text: standard input is empty, both outputs are captured (the last 64 KiB), exit code 0 is success.
+    Run(Script),
+    /// A file replaced in one go.
+    Put(Put),
+}
+
+/// A file to write: into a new file in the target's folder that is then renamed, so that a reader sees the old or the
+/// new one and never half of it. A link stays and its target is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// Absolute path.
+    pub path: String,
+    /// Its bytes, at most 1 MiB.
+    pub body: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+    /// `user:group` by name or number; nothing keeps whom the writing user makes.
+    pub owner: Option<String>,
+    /// Whether what was there is kept in the backup folder of the host.
+    pub backup: bool,
+    /// Shell text that must succeed for the new file before it is renamed; `$file` is its path.
+    pub validate: Option<Script>,
+    /// Written in place, not replaced: for a mount point, which can't be.
+    pub in_place: bool,
+}
+
+/// Whether a step may cut off the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Risk {
+    /// It doesn't.
+    None,
+    /// It may; why, in words that follow `it could cut off the session: `.
+    Link(String),
+}
+
+/// Something that is wrong on a host, in one sentence without a full stop, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Trouble {
+    /// Without a hint.
+    pub fn new(message: impl Into<String>) -> Trouble {
+        Trouble { message: message.into(), hint: None }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Trouble {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// What stands in the way of a resource on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is.
+    pub trouble: Trouble,
+    /// Whether the steps are worth taking all the same (a live value, where another file wins at boot). The resource
+    /// fails either way.
+    pub partly: bool,
+}
+
+/// All that the engine needs to know of a resource on a host at one moment.
+#[derive(Debug)]
+pub struct Assessment {
+    /// What differs.
+    pub changes: Vec<Change>,
+    /// What is still wrong, judged as after the steps.
+    pub remaining: Vec<Change>,
+    /// What to do about it.
+    pub steps: Vec<Step>,
+    /// Files among that.
+    pub files: Vec<FileDiff>,
+    /// What stands in the way.
+    pub obstacle: Option<Obstacle>,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+    /// Edges that the state decides.
+    pub needs: Vec<Need>,
+    /// Whether the steps may cut off the session.
+    pub risk: Risk,
+}
+
+/// A resource of any type, as the engine sees it.
+pub trait AnyResource: Debug + Send + Sync {
+    /// Its type's key.
+    fn type_name(&self) -> &'static str;
+    /// [`Resource::identity`].
+    fn identity(&self) -> String;
+    /// [`Resource::claims`].
+    fn claims(&self) -> Vec<Claim>;
+    /// [`Resource::needs`] without a state.
+    fn needs(&self) -> Vec<Need>;
+    /// [`Resource::stale_after`].
+    fn stale_after(&self) -> Stale;
+    /// [`Resource::probe`].
+    fn probe(&self) -> Vec<Question>;
+    /// Reads the answers and judges them.
+    ///
+    /// # Errors
+    /// The probe failed.
+    fn assess(&self, answers: &Answers) -> Result<Reading<Assessment>, Trouble>;
+    /// [`Resource::action`].
+    fn action(&self) -> bool;
+    /// [`Resource::changed`].
+    ///
+    /// # Errors
+    /// As there.
+    fn changed(&self, outputs: &[Output]) -> Result<bool, Error>;
+    /// [`Resource::gate`].
+    fn gate(&self) -> bool;
+}
+
+impl<R: Resource> AnyResource for R {
+    fn type_name(&self) -> &'static str {
+        R::TYPE
+    }
+    fn identity(&self) -> String {
+        Resource::identity(self)
+    }
+    fn claims(&self) -> Vec<Claim> {
+        Resource::claims(self)
+    }
+    fn needs(&self) -> Vec<Need> {
+        Resource::needs(self, None)
+    }
+    fn stale_after(&self) -> Stale {
+        Resource::stale_after(self)
+    }
+    fn probe(&self) -> Vec<Question> {
+        Resource::probe(self)
+    }
+    fn assess(&self, answers: &Answers) -> Result<Reading<Assessment>, Trouble> {
+        let now = match self.read(answers)? {
+            Reading::State(now) => now,
+            Reading::NotYet(why) => return Ok(Reading::NotYet(why)),
+        };
+        let changes = self.diff(&now);
+        let obstacle = self.obstacle(&now);
+        let act = (Resource::action(self) || !changes.is_empty()) && obstacle.as_ref().is_none_or(|o| o.partly);
+        Ok(Reading::State(Assessment {
+            remaining: self.verify(&now),
+            steps: if act { self.apply(&now) } else { Vec::new() },
+            files: if act { self.files(&now) } else { Vec::new() },
+            risk: if act { self.risk(&now) } else { Risk::None },
+            needs: Resource::needs(self, Some(&now)),
+            warnings: Resource::warnings(self, &now),
+            changes,
+            obstacle,
+        }))
+    }
+    fn action(&self) -> bool {
+        Resource::action(self)
+    }
+    fn changed(&self, outputs: &[Output]) -> Result<bool, Error> {
+        Resource::changed(self, outputs)
+    }
+    fn gate(&self) -> bool {
+        Resource::gate(self)
+    }
+}
+
+/// A resource type as the playbook sees it.
+pub trait AnyType: Sync {
+    /// Its key.
+    fn name(&self) -> &'static str;
+    /// [`Resource::SUMMARY`].
+    fn summary(&self) -> &'static str;
+    /// [`Resource::KEYS`].
+    fn keys(&self) -> &'static [Key];
+    /// [`Resource::EXAMPLE`].
+    fn example(&self) -> &'static str;
+    /// [`Resource::parse`].
+    ///
+    /// # Errors
+    /// As there.
+    fn parse(&self, spec: &Spec<'_>) -> Result<Box<dyn AnyResource>, Error>;
+}
+
+struct Of<R>(PhantomData<fn() -> R>);
+
+impl<R: Resource> AnyType for Of<R> {
+    fn name(&self) -> &'static str {
+        R::TYPE
+    }
+    fn summary(&self) -> &'static str {
+        R::SUMMARY
+    }
+    fn keys(&self) -> &'static [Key] {
+        R::KEYS
+    }
+    fn example(&self) -> &'static str {
+        R::EXAMPLE
+    }
+    fn parse(&self, spec: &Spec<'_>) -> Result<Box<dyn AnyResource>, Error> {
+        Ok(Box::new(R::parse(spec)?))
+    }
+}
+
+/// All types, by name.
+pub const TYPES: &[&dyn AnyType] = &[];
+
+/// The type of this name.
+pub fn find(name: &str) -> Option<&'static dyn AnyType> {
+    TYPES.iter().copied().find(|t| t.name() == name)
+}
