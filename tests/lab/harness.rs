@@ -1,0 +1,355 @@
+//! What the tests on real hosts are written with: hosts of the lab, and runs of netplay against them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Condvar, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A run of netplay or of a tool that takes longer than this is killed, and its test fails.
+const DEADLINE_SECONDS: u32 = 300;
+
+/// The lab's command.
+const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/lab");
+
+/// What `lab env` says: files, users and hosts of the lab that is up.
+static ENV: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let output = Command::new(LAB).arg("env").output().expect("tests/lab/lab runs");
+    assert!(
+        output.status.success(),
+        "the tests on real hosts need a lab: run tests/run, or start one with `tests/lab/lab up`\n{}",
+        text(&output.stderr)
+    );
+    let pairs = text(&output.stdout);
+    pairs
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.to_owned(), value.trim_matches('\'').to_owned()))
+        .collect()
+});
+
+/// The hosts that no test has at the moment, by kind.
+static FREE: LazyLock<Mutex<BTreeMap<Kind, Vec<String>>>> =
+    LazyLock::new(|| Mutex::new([Kind::Fleet, Kind::Hidden, Kind::Sysd].map(|kind| (kind, all(kind))).into()));
+static RETURNED: Condvar = Condvar::new();
+
+/// What kind of host a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Cheap: namespaces with sshd as the first process, no systemd.
+    Fleet,
+    /// As `Fleet`, and reached through [`bastion`] only.
+    Hidden,
+    /// A real systemd that really reboots.
+    Sysd,
+}
+
+/// One value of `lab env`, such as `LAB_PASSWORD`.
+pub(crate) fn env(key: &str) -> &'static str {
+    ENV.get(key).unwrap_or_else(|| panic!("`lab env` has no {key}"))
+}
+
+/// The host through which the hidden ones are reached. No test gets it as a host of its own.
+pub(crate) fn bastion() -> &'static str {
+    "np0001"
+}
+
+/// The names of all hosts of a kind that tests can get.
+pub(crate) fn all(kind: Kind) -> Vec<String> {
+    let key = match kind {
+        Kind::Fleet => "LAB_FLEET",
+        Kind::Hidden => "LAB_HIDDEN",
+        Kind::Sysd => "LAB_SYSD",
+    };
+    env(key).split_whitespace().filter(|name| *name != bastion()).map(str::to_owned).collect()
+}
+
+/// Hosts that belong to one test until they are dropped, each as new.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Hosts {
+    kind: Kind,
+    names: Vec<String>,
+}
+
+impl Hosts {
+    /// Waits until so many hosts are free, and renews them.
+    ///
+    /// # Panics
+    /// When the lab has fewer: such a test can't run, and mustn't pass.
+    pub(crate) fn take(kind: Kind, count: usize) -> Self {
+        let have = all(kind).len();
+        assert!(have >= count, "this test needs {count} hosts of kind {kind:?}, and the lab has {have} for tests");
+        let mut free = FREE.lock().unwrap();
+        while free[&kind].len() < count {
+            free = RETURNED.wait(free).unwrap();
+        }
+        let names: Vec<String> = free.get_mut(&kind).unwrap().drain(..count).collect();
+        drop(free);
+        let hosts = Self { kind, names };
+        lab(["renew"].into_iter().chain(hosts.names()));
+        hosts
+    }
+
+    /// The names, in the inventory's order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The first host, or the only one.
+    pub(crate) fn first(&self) -> Host<'_> {
+        Host(&self.names[0])
+    }
+
+    /// Each host.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Host<'_>> {
+        self.names.iter().map(|name| Host(name))
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        if let Ok(mut free) = FREE.lock() {
+            let names = free.entry(self.kind).or_default();
+            names.append(&mut self.names);
+            names.sort();
+        }
+        RETURNED.notify_all();
+    }
+}
+
+/// One host of the lab.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host<'a>(pub(crate) &'a str);
+
+impl Host<'_> {
+    /// Runs a script as root in the host, without ssh, and returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub(crate) fn sh(self, script: &str) -> String {
+        lab(["exec", self.0, "sh", "-ec", script])
+    }
+
+    /// How many executions the host's sshd has started since the host is new.
+    pub(crate) fn sessions(self) -> usize {
+        lab(["sessions", self.0]).split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Stops every process of the host; its kernel still accepts connections.
+    pub(crate) fn freeze(self) {
+        lab(["freeze", self.0]);
+    }
+
+    /// Lets a frozen host go on.
+    pub(crate) fn thaw(self) {
+        lab(["thaw", self.0]);
+    }
+
+    /// Cuts the power and waits until the host has booted again; its files stay.
+    pub(crate) fn reset(self) {
+        lab(["reset", self.0]);
+    }
+
+    /// How often the host has booted since the lab is up.
+    pub(crate) fn boots(self) -> u32 {
+        self.status().1
+    }
+
+    /// Waits until the host is up and has booted so often.
+    ///
+    /// # Panics
+    /// When that takes more than a minute.
+    pub(crate) fn wait_for_boot(self, boots: u32) {
+        let start = Instant::now();
+        while self.status() != ("up".to_owned(), boots) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} not up after a minute: {:?}", self.0, self.status());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// State and number of boots. A line of `lab status` reads `sd0001  10.99.200.1  sysd  up  boots 1`.
+    fn status(self) -> (String, u32) {
+        let output = Command::new(LAB).arg("status").output().unwrap();
+        let output = text(&output.stdout);
+        let line = output.lines().find(|line| line.starts_with(self.0)).expect("the host's status");
+        let words: Vec<_> = line.split_whitespace().collect();
+        (words[3].to_owned(), words[5].parse().unwrap())
+    }
+
+    /// The address on the management network.
+    pub(crate) fn address(self) -> String {
+        self.sh("ip -4 -o addr show dev eth0").split_whitespace().nth(3).unwrap().replace("/16", "")
+    }
+
+    /// What identifies this boot.
+    pub(crate) fn boot_id(self) -> String {
+        self.sh("cat /proc/sys/kernel/random/boot_id").trim().to_owned()
+    }
+}
+
+/// Runs the lab's command and returns what it printed.
+///
+/// # Panics
+/// When it fails.
+pub(crate) fn lab<'a>(arguments: impl IntoIterator<Item = &'a str>) -> String {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", &DEADLINE_SECONDS.to_string(), LAB]).args(arguments).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// The system's ssh client, run where the hosts can be reached, with the lab's configuration.
+pub(crate) fn ssh(target: &str, command: &str) -> Output {
+    Command::new("timeout")
+        .args(["--kill-after=5", &DEADLINE_SECONDS.to_string(), LAB, "ctl", "ssh", "-F", env("LAB_SSH_CONFIG")])
+        // OpenSSH's usual key exchange costs both sides together a fifth of a second.
+        .args([
+            "-o",
+            "KexAlgorithms=curve25519-sha256",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "ConnectTimeout=10",
+            target,
+            command,
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// A run of netplay in the controller's namespace, with a folder of its own as its working and home folder.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Netplay {
+    folder: TempDir,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    stdin: Vec<u8>,
+}
+
+impl Netplay {
+    /// A run with these arguments. The folder has `inventory.yaml`: the lab's connection variables
+    /// and, in a group of their kind's name, these hosts alone.
+    pub(crate) fn new(hosts: &Hosts, arguments: &[&str]) -> Self {
+        let whole = std::fs::read_to_string(env("LAB_INVENTORY")).unwrap();
+        // The lab writes a host a line, `        np0002: {ansible_host: …}`.
+        let ours = whole.lines().filter(|line| {
+            let host = line.strip_prefix("        ").and_then(|line| line.split_once(": {")).map(|(name, _)| name);
+            host.is_none_or(|name| hosts.names().any(|ours| ours == name))
+        });
+        let text: String = ours.flat_map(|line| [line, "\n"]).collect();
+        Self::bare(arguments).file("inventory.yaml", &text.replace("      hosts:\n    ", "      hosts: {}\n    "))
+    }
+
+    /// A run with these arguments, and an empty folder.
+    pub(crate) fn bare(arguments: &[&str]) -> Self {
+        Self {
+            folder: TempDir::with_prefix("netplay-lab-test-").unwrap(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            variables: Vec::new(),
+            stdin: Vec::new(),
+        }
+    }
+
+    /// Writes a file into the folder.
+    pub(crate) fn file(self, path: &str, text: &str) -> Self {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    /// Sets an environment variable.
+    pub(crate) fn variable(mut self, key: &str, value: &str) -> Self {
+        self.variables.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What the run reads from standard input; nothing unless this is called.
+    pub(crate) fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// A path in the folder.
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Runs to the end. Can be called again: the folder stays.
+    ///
+    /// # Panics
+    /// When the run takes longer than five minutes.
+    pub(crate) fn run(&self) -> Run {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", &DEADLINE_SECONDS.to_string(), LAB]);
+        let run = Run::from(self.spawn(command).wait_with_output().unwrap());
+        assert!(run.code != Some(137) && run.code.is_some(), "killed, or not done in {DEADLINE_SECONDS} s: {run:?}");
+        run
+    }
+
+    /// Starts it, to be killed or watched. The child's pid is netplay's own.
+    pub(crate) fn start(&self) -> Child {
+        self.spawn(Command::new(LAB))
+    }
+
+    fn spawn(&self, mut command: Command) -> Child {
+        let netplay = std::env::var("NETPLAY_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_netplay").to_owned());
+        let home = self.folder.path();
+        command.args(["ctl", &netplay]).args(&self.arguments).current_dir(home);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The environment is a new user's, apart from where this lab is.
+        command.env_clear().envs([("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("NETPLAY_LAB", env("NETPLAY_LAB"))]);
+        command.env("HOME", home).envs(self.variables.iter().map(|(key, value)| (key, value)));
+        let mut child = command.spawn().unwrap();
+        // A run that doesn't read its input, or ends before, is none of our business.
+        let _ = child.stdin.take().unwrap().write_all(&self.stdin);
+        child
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The exit code; `None` when a signal ended it.
+    pub(crate) code: Option<i32>,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self { stdout: text(&output.stdout), stderr: text(&output.stderr), code: output.status.code() }
+    }
+}
+
+impl Run {
+    /// Asserts the exit code, and shows both outputs when it is another.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert!(
+            self.code == Some(code),
+            "exit code {:?} instead of {code}\n--- standard output\n{}\n--- standard error\n{}",
+            self.code,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,10 @@
+//! The tests on real hosts: sshd, network namespaces and systemd as `tests/lab/lab` makes them.
+//!
+//! They are built with the feature `lab` only, so that a plain `cargo test` doesn't pass them by.
+//! `tests/run` starts a lab and runs them; by hand it is
+//! `tests/lab/lab up --fleet 8 --hidden 2 --sysd 3; cargo test --features lab --test lab`.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
+
+mod harness;
+mod itself;
