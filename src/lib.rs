@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod event;
+pub mod graph;
+pub mod plan;
 pub mod playbook;
 pub mod resource;
 pub mod shell;

@@ -1,0 +1,312 @@
+//! The order of a host's resources: written edges, edges that types know of, and the file's order where there is none.
+
+use crate::error::{Error, nearest};
+use crate::playbook::{HostPlay, Item, Reference};
+use crate::resource::{Claim, Need};
+use petgraph::algo::has_path_connecting;
+use petgraph::graphmap::DiGraphMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// Why one resource comes before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// `after`, `before`.
+    Written,
+    /// A type knows it.
+    Derived,
+}
+
+/// The graph of one host's play. Nodes are positions in [`HostPlay::resources`].
+#[derive(Debug, Clone)]
+pub struct Graph {
+    edges: DiGraphMap<usize, Edge>,
+    claims: HashMap<Claim, usize>,
+    /// For each resource, and behind them for each handler, the handlers that a change of it calls for.
+    pub notify: Vec<Vec<usize>>,
+    /// Derived edges that were left out because written ones say otherwise.
+    pub warnings: Vec<String>,
+}
+
+/// Builds the graph of a play: everything that is known offline.
+///
+/// # Errors
+/// References that match nothing, two claims of one thing, cycles of written edges.
+pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
+    let mut errors = Vec::new();
+    let mut graph = Graph {
+        edges: DiGraphMap::with_capacity(play.resources.len(), play.resources.len()),
+        claims: HashMap::new(),
+        notify: Vec::with_capacity(play.resources.len() + play.handlers.len()),
+        warnings: Vec::new(),
+    };
+    for (i, item) in play.resources.iter().enumerate() {
+        graph.edges.add_node(i);
+        for claim in item.resource.claims() {
+            if let Some(&first) = graph.claims.get(&claim) {
+                let first = &play.resources[first];
+                errors.push(
+                    Error::playbook(
+                        &item.place,
+                        format!("`{}` and `{}` both set the {claim}", first.address, item.address),
+                    )
+                    .also(&first.place, "the other one")
+                    .hint("leave it to one of them, or keep them apart with `when`"),
+                );
+            } else {
+                graph.claims.insert(claim, i);
+            }
+        }
+    }
+    let names = Names::of(&play.resources);
+    let handlers = Names::of(&play.handlers);
+    for (i, item) in play.resources.iter().enumerate() {
+        for (references, turned) in [(&item.after, false), (&item.before, true)] {
+            for reference in references {
+                match names.find(reference, play, false) {
+                    Ok(found) => {
+                        for other in found {
+                            let (from, to) = if turned { (i, other) } else { (other, i) };
+                            if from == to {
+                                let message = format!(
+                                    "`{}` is to come {} itself",
+                                    item.address,
+                                    if turned { "before" } else { "after" }
+                                );
+                                errors.push(Error::playbook(&reference.place, message));
+                            } else {
+                                graph.edges.add_edge(from, to, Edge::Written);
+                            }
+                        }
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+    }
+    for (i, item) in play.resources.iter().chain(&play.handlers).enumerate() {
+        let mut notified = Vec::new();
+        for reference in &item.notify {
+            match handlers.find(reference, play, true) {
+                Ok(found) => notified.extend(found),
+                Err(error) => errors.push(error),
+            }
+        }
+        if let Some(own) = i.checked_sub(play.resources.len())
+            && notified.iter().any(|&h| h <= own)
+        {
+            let error = Error::playbook(
+                &item.place,
+                format!("the handler `{}` notifies one that isn't listed after it", item.address),
+            );
+            errors.push(error.hint("handlers run in their listed order: move the notified one down"));
+        }
+        notified.sort_unstable();
+        notified.dedup();
+        graph.notify.push(notified);
+    }
+    for handler in &play.handlers {
+        if let Some(reference) = handler.after.iter().chain(&handler.before).next() {
+            let error = Error::playbook(&reference.place, "a handler takes no `after` and no `before`");
+            errors.push(error.hint("handlers run in their listed order"));
+        }
+    }
+    if let Some(error) = graph.cycle(play) {
+        errors.push(error);
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    for (i, item) in play.resources.iter().enumerate() {
+        graph.derive(i, &item.resource.needs(), play);
+    }
+    Ok(graph)
+}
+
+impl Graph {
+    /// Adds the edges that a type knows of. One that would close a cycle is left out, and told in `warnings`.
+    pub fn derive(&mut self, item: usize, needs: &[Need], play: &HostPlay) {
+        for need in needs {
+            let others: Vec<usize> = match need {
+                Need::After(claim) | Need::Before(claim) => self.claims.get(claim).copied().into_iter().collect(),
+                Need::AfterBelow(folder) => {
+                    let below = |c: &Claim| {
+                        c.kind == "path"
+                            && c.name.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+                    };
+                    let mut found: Vec<usize> = self.claims.iter().filter(|(c, _)| below(c)).map(|(_, &i)| i).collect();
+                    found.sort_unstable();
+                    found
+                }
+            };
+            for other in others {
+                let (from, to) = if matches!(need, Need::Before(_)) { (item, other) } else { (other, item) };
+                if from == to || self.edges.contains_edge(from, to) {
+                    continue;
+                }
+                if has_path_connecting(&self.edges, to, from, None) {
+                    let name = |i: usize| &play.resources[i].address;
+                    self.warnings.push(format!(
+                        "`{}` would come before `{}`, but the playbook's own order says otherwise",
+                        name(from),
+                        name(to)
+                    ));
+                } else {
+                    self.edges.add_edge(from, to, Edge::Derived);
+                }
+            }
+        }
+    }
+
+    /// The resources in their order: dependencies first, otherwise as in the file.
+    pub fn order(&self) -> Vec<usize> {
+        let mut missing: HashMap<usize, usize> = self.edges.nodes().map(|n| (n, 0)).collect();
+        for (_, to, _) in self.edges.all_edges() {
+            *missing.entry(to).or_default() += 1;
+        }
+        let mut ready: BinaryHeap<Reverse<usize>> =
+            missing.iter().filter(|(_, n)| **n == 0).map(|(i, _)| Reverse(*i)).collect();
+        let mut order = Vec::with_capacity(missing.len());
+        while let Some(Reverse(i)) = ready.pop() {
+            order.push(i);
+            for next in self.edges.neighbors(i) {
+                if let Some(n) = missing.get_mut(&next) {
+                    *n -= 1;
+                    if *n == 0 {
+                        ready.push(Reverse(next));
+                    }
+                }
+            }
+        }
+        order
+    }
+
+    /// What a resource comes directly after.
+    pub fn before(&self, item: usize) -> impl Iterator<Item = usize> + '_ {
+        self.edges.neighbors_directed(item, petgraph::Direction::Incoming)
+    }
+
+    /// All edges, for `netplay graph`.
+    pub fn edges(&self) -> impl Iterator<Item = (usize, usize, Edge)> + '_ {
+        self.edges.all_edges().map(|(from, to, edge)| (from, to, *edge))
+    }
+
+    fn cycle(&self, play: &HostPlay) -> Option<Error> {
+        let order = self.order();
+        if order.len() == play.resources.len() {
+            return None;
+        }
+        // Each node left over has a predecessor that is left over, so walking back must meet itself.
+        let left = |i: &usize| !order.contains(i);
+        let mut walk = vec![(0..play.resources.len()).find(|i| left(i))?];
+        loop {
+            let before = self.before(*walk.last()?).filter(|i| left(i)).min()?;
+            if let Some(start) = walk.iter().position(|&i| i == before) {
+                let mut ring: Vec<usize> = walk[start..].to_vec();
+                ring.reverse();
+                let least = ring.iter().enumerate().min_by_key(|(_, i)| **i).map_or(0, |(at, _)| at);
+                ring.rotate_left(least);
+                let names: Vec<String> =
+                    ring.iter().chain(ring.first()).map(|&i| format!("`{}`", play.resources[i].address)).collect();
+                let mut error =
+                    Error::playbook(&play.resources[ring[0]].place, format!("a cycle: {}", names.join(" before ")));
+                for &i in &ring[1..] {
+                    error = error.also(&play.resources[i].place, "and here");
+                }
+                return Some(error.hint("remove one of the `after` or `before` that close it"));
+            }
+            walk.push(before);
+        }
+    }
+}
+
+/// The items by address and by title.
+struct Names<'p>(HashMap<&'p str, Vec<usize>>);
+
+impl<'p> Names<'p> {
+    fn of(items: &'p [Item]) -> Names<'p> {
+        let mut names = HashMap::<&str, Vec<usize>>::new();
+        for (i, item) in items.iter().enumerate() {
+            names.entry(&item.address).or_default().push(i);
+            if let Some(title) = item.title.as_deref().filter(|t| **t != *item.address) {
+                names.entry(title).or_default().push(i);
+            }
+        }
+        Names(names)
+    }
+
+    fn find(&self, reference: &Reference, play: &HostPlay, handlers: bool) -> Result<Vec<usize>, Error> {
+        let name = &*reference.name;
+        if let Some(found) = self.0.get(name) {
+            return Ok(found.clone());
+        }
+        let left_out =
+            |s: &crate::playbook::Skipped| s.address.as_deref() == Some(name) || s.title.as_deref() == Some(name);
+        if play.wants_facts || play.skipped.iter().any(left_out) {
+            return Ok(Vec::new());
+        }
+        let what = if handlers { "handler" } else { "resource" };
+        let error = Error::playbook(&reference.place, format!("no {what} of this play is called `{name}`"));
+        let all: Vec<&str> = self.0.keys().copied().collect();
+        Err(match nearest(name, all.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None if all.is_empty() => error.hint(format!("the play has no {what}s")),
+            None => {
+                let mut all = all;
+                all.sort_unstable();
+                error.hint(format!("known: {}", all.join(", ")))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{Fake, play};
+
+    fn names(play: &HostPlay, order: &[usize]) -> String {
+        order.iter().map(|&i| play.resources[i].resource.identity()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn edges_and_the_order_of_the_file() {
+        let p = play(vec![Fake::new("a").after("c"), Fake::new("b"), Fake::new("c"), Fake::new("d").before("b")]);
+        let graph = build(&p).unwrap();
+        assert_eq!(names(&p, &graph.order()), "c a d b");
+    }
+
+    #[test]
+    fn a_cycle_is_printed() {
+        let p =
+            play(vec![Fake::new("a").after("b"), Fake::new("x"), Fake::new("b").after("c"), Fake::new("c").after("a")]);
+        let text = build(&p).unwrap_err()[0].to_string();
+        assert!(text.starts_with("a cycle: `fake:a` before `fake:c` before `fake:b` before `fake:a`"), "{text}");
+    }
+
+    #[test]
+    fn a_derived_edge_gives_way() {
+        let p = play(vec![Fake::new("file").after("service"), Fake::new("service").needs("file")]);
+        let graph = build(&p).unwrap();
+        assert_eq!(names(&p, &graph.order()), "service file");
+        assert_eq!(graph.warnings.len(), 1, "{:?}", graph.warnings);
+        let p = play(vec![Fake::new("service").needs("file"), Fake::new("file")]);
+        assert_eq!(names(&p, &build(&p).unwrap().order()), "file service");
+    }
+
+    #[test]
+    fn one_thing_has_one_owner() {
+        let p = play(vec![Fake::new("a"), Fake::new("a")]);
+        let text = build(&p).unwrap_err()[0].to_string();
+        assert!(
+            text.contains("both set the fake a") && text.contains("t.yaml:1:1") && text.contains("t.yaml:2:1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_name_is_told() {
+        let text = build(&play(vec![Fake::new("eth0"), Fake::new("b").after("fake:eth1")])).unwrap_err()[0].to_string();
+        assert!(text.contains("`fake:eth1`") && text.contains("did you mean `fake:eth0`"), "{text}");
+    }
+}

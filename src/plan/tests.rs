@@ -1,0 +1,354 @@
+use super::*;
+use crate::graph;
+use crate::playbook::{Become, Reference};
+use crate::resource::spec::Spec;
+use crate::resource::{Claim, Fragment, Group, Inquiry, Key, Resource};
+use crate::shell::Script;
+use crate::source::{Source, Span};
+use std::collections::HashMap;
+
+/// A resource that wants to be `up`, of a host that is a mapping of names to words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fake {
+    name: &'static str,
+    after: Vec<&'static str>,
+    before: Vec<&'static str>,
+    needs: Vec<&'static str>,
+    notify: Vec<&'static str>,
+    stale: bool,
+    act: bool,
+    gate: bool,
+    who: Option<&'static str>,
+    ignore: bool,
+}
+
+impl Fake {
+    pub(crate) fn new(name: &'static str) -> Fake {
+        Fake { name, ..Fake::default() }
+    }
+    pub(crate) fn after(mut self, other: &'static str) -> Fake {
+        self.after.push(other);
+        self
+    }
+    pub(crate) fn before(mut self, other: &'static str) -> Fake {
+        self.before.push(other);
+        self
+    }
+    pub(crate) fn needs(mut self, other: &'static str) -> Fake {
+        self.needs.push(other);
+        self
+    }
+    fn notify(mut self, handler: &'static str) -> Fake {
+        self.notify.push(handler);
+        self
+    }
+}
+
+struct Words;
+impl Group for Words {
+    type Answer = String;
+    const NAME: &'static str = "words";
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        vec![Script::new().args(args).into()]
+    }
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<String, Trouble>> {
+        let said: HashMap<String, String> =
+            outputs[0].text().lines().filter_map(|l| l.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
+        args.iter().map(|a| said.get(*a).cloned().ok_or_else(|| Trouble::new(format!("no word for {a}")))).collect()
+    }
+}
+
+impl Resource for Fake {
+    type State = String;
+    const TYPE: &'static str = "fake";
+    const SUMMARY: &'static str = "";
+    const KEYS: &'static [Key] = &[];
+    const EXAMPLE: &'static str = "";
+    fn parse(_: &Spec<'_>) -> Result<Fake, Error> {
+        Ok(Fake::default())
+    }
+    fn identity(&self) -> String {
+        self.name.into()
+    }
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new("fake", self.name)]
+    }
+    fn needs(&self, _: Option<&String>) -> Vec<Need> {
+        self.needs.iter().map(|n| Need::After(Claim::new("fake", *n))).collect()
+    }
+    fn stale_after(&self) -> Stale {
+        if self.stale { Stale::AnyDependency } else { Stale::Never }
+    }
+    fn probe(&self) -> Vec<Question> {
+        vec![Question::of::<Words>(self.name)]
+    }
+    fn read(&self, answers: &Answers) -> Result<Reading<String>, Trouble> {
+        let word = answers.get::<Words>(self.name)?;
+        Ok(if word == "?" { Reading::NotYet(Trouble::new("there is none")) } else { Reading::State(word.clone()) })
+    }
+    fn diff(&self, now: &String) -> Vec<Change> {
+        if now == "up" || self.gate { vec![] } else { vec![Change::now("word", now.as_str(), "up")] }
+    }
+    fn apply(&self, _: &String) -> Vec<Step> {
+        vec![Step::Run(Script::new().set("v", self.name))]
+    }
+    fn verify(&self, now: &String) -> Vec<Change> {
+        if self.act { vec![] } else { self.diff(now) }
+    }
+    fn obstacle(&self, now: &String) -> Option<crate::resource::Obstacle> {
+        let trouble = Trouble::new("no");
+        (self.gate && now != "up").then_some(crate::resource::Obstacle { trouble, partly: false })
+    }
+    fn action(&self) -> bool {
+        self.act
+    }
+    fn gate(&self) -> bool {
+        self.gate
+    }
+}
+
+pub(crate) fn play(resources: Vec<Fake>) -> HostPlay {
+    HostPlay { resources: items(resources), ..HostPlay::default() }
+}
+
+fn items(fakes: Vec<Fake>) -> Vec<Item> {
+    let source = Source::new("t.yaml", "x\n".repeat(fakes.len()));
+    let item = |(i, fake): (usize, Fake)| {
+        let place = Span::at(&source, i + 1, 1, 1);
+        let names = |list: &[&str]| {
+            let name = |n: &&str| if n.contains(':') { (*n).into() } else { format!("fake:{n}").into() };
+            list.iter().map(|n| Reference { name: name(n), place: place.clone() }).collect::<Vec<_>>()
+        };
+        Item {
+            address: format!("fake:{}", fake.name).into(),
+            title: None,
+            place: place.clone(),
+            after: names(&fake.after),
+            before: names(&fake.before),
+            notify: names(&fake.notify),
+            become_: Become { enabled: fake.who.is_some(), user: fake.who.map(Into::into) },
+            ignore_errors: fake.ignore,
+            timeout: None,
+            no_log: false,
+            resource: Arc::new(fake),
+        }
+    };
+    fakes.into_iter().enumerate().map(item).collect()
+}
+
+/// A host in memory: `run` does what steps do, unless a name is in `broken`.
+struct Host {
+    words: BTreeMap<&'static str, &'static str>,
+    broken: Vec<&'static str>,
+    becomes: BTreeMap<&'static str, (&'static str, &'static str)>,
+    log: Vec<String>,
+    executions: usize,
+}
+
+impl Host {
+    fn new(words: &[(&'static str, &'static str)]) -> Host {
+        Host {
+            words: words.iter().copied().collect(),
+            broken: vec![],
+            becomes: BTreeMap::new(),
+            log: vec![],
+            executions: 0,
+        }
+    }
+
+    fn answers(&self, questions: Vec<Question>) -> Answers {
+        let text: String = self.words.iter().map(|(k, v)| format!("{k}={v}\n")).collect();
+        let inquiry = Inquiry::new(questions);
+        let outputs =
+            inquiry.fragments().iter().map(|_| Ok(Output { stdout: text.clone().into(), ..Output::default() }));
+        inquiry.answers(outputs.collect())
+    }
+
+    fn run(&mut self, segment: &Segment) -> BTreeMap<u32, Ran> {
+        self.executions += 1;
+        let mut ran: BTreeMap<u32, Ran> = BTreeMap::new();
+        for piece in &segment.pieces {
+            let good = |id: &u32| matches!(ran.get(id), Some(Ran::Yes(o)) if o.code == 0);
+            if !piece.all.iter().all(good) || !(piece.any.is_empty() || piece.any.iter().any(good)) {
+                ran.insert(piece.id, Ran::Skipped);
+                continue;
+            }
+            let (name, code) = match &piece.work {
+                Work::Step(Step::Run(script)) => {
+                    let name = script.as_str().trim().trim_start_matches("v=").to_owned();
+                    let broken = self.broken.iter().any(|b| *b == name);
+                    if !broken && let Some(word) = self.words.iter_mut().find(|(k, _)| **k == name) {
+                        *word.1 = "up";
+                    }
+                    if !broken
+                        && let Some((other, word)) = self.becomes.iter().find(|(k, _)| **k == name).map(|(_, v)| *v)
+                    {
+                        self.words.insert(other, word);
+                    }
+                    (name, i32::from(broken))
+                }
+                Work::Owe(o) => (format!("owe {}", o.address), 0),
+                Work::Settle(o) => (format!("settle {}", o.address), 0),
+                Work::Step(Step::Put(_)) => unreachable!(),
+            };
+            self.log.push(name);
+            ran.insert(piece.id, Ran::Yes(Output { code, ..Output::default() }));
+        }
+        ran
+    }
+}
+
+fn plan(resources: Vec<Fake>, handlers: Vec<Fake>, policy: Policy) -> Plan {
+    let play = HostPlay { resources: items(resources), handlers: items(handlers), ..HostPlay::default() };
+    let who = |i: &Item| i.become_.user.clone().map_or(Who::Login, Who::User);
+    let who = play.resources.iter().chain(&play.handlers).map(who).collect();
+    let graph = graph::build(&play).unwrap();
+    Plan::new(play, graph, who, policy, &"r1".into())
+}
+
+fn drive(plan: &mut Plan, host: &mut Host) -> String {
+    for who in plan.users() {
+        host.executions += 1;
+        let answers = host.answers(plan.questions(&who));
+        plan.absorb(&who, &answers);
+    }
+    loop {
+        match plan.next() {
+            Next::Done => break,
+            Next::Probe(who) => {
+                host.executions += 1;
+                let answers = host.answers(plan.questions(&who));
+                plan.absorb(&who, &answers);
+            }
+            Next::Segment(segment) => {
+                let ran = host.run(&segment);
+                plan.settle(&segment, &ran);
+                let answers = host.answers(plan.questions(&segment.who));
+                plan.absorb(&segment.who, &answers);
+            }
+        }
+        assert!(host.executions < 20, "no end");
+    }
+    let mut outcomes = plan.outcomes();
+    outcomes.sort_by_key(|o| o.position);
+    let show = |o: &Outcome| {
+        let because = o.because.as_ref().map_or(String::new(), |b| format!(" ({b})"));
+        let error = o.error.as_ref().map_or(String::new(), |e| format!(" [{}: {}]", e.kind, e.message));
+        format!("{}={:?}{because}{error}", plan.item(o.position).resource.identity(), o.status)
+    };
+    outcomes.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_converged_host_costs_one_execution() {
+    let mut host = Host::new(&[("a", "up"), ("b", "up")]);
+    let mut plan = plan(vec![Fake::new("a"), Fake::new("b").after("a")], vec![], Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "a=Ok, b=Ok");
+    assert_eq!(host.executions, 1);
+}
+
+#[test]
+fn a_changed_one_costs_two_with_its_handler() {
+    let mut host = Host::new(&[("a", "down"), ("b", "up"), ("c", "down"), ("h", "up"), ("i", "up")]);
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }, Fake { act: true, ..Fake::new("i") }];
+    let resources = vec![Fake::new("a").after("c").notify("h"), Fake::new("b").notify("i"), Fake::new("c")];
+    let mut plan = plan(resources, handlers, Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Ok, c=Changed, h=Changed (fake:a)");
+    assert_eq!(host.log, ["c", "owe fake:h", "a", "h", "settle fake:h"]);
+    assert_eq!(host.executions, 2);
+}
+
+#[test]
+fn check_foretells_and_touches_nothing() {
+    let mut host = Host::new(&[("a", "down"), ("b", "up"), ("s", "down"), ("h", "up")]);
+    let resources = vec![Fake::new("a").notify("h"), Fake::new("b"), Fake { stale: true, ..Fake::new("s").after("a") }];
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(resources, handlers, Policy { check: true, ..Policy::default() });
+    let seen = drive(&mut plan, &mut host);
+    assert_eq!(
+        seen,
+        "a=WouldChange, b=Ok, s=WouldChange (can't be known before fake:a has changed), h=WouldChange (fake:a)"
+    );
+    assert_eq!((host.executions, host.log.len()), (1, 0));
+}
+
+#[test]
+fn a_failure_skips_what_depends_on_it_and_nothing_else() {
+    let mut host = Host::new(&[("a", "down"), ("b", "down"), ("c", "down"), ("d", "down"), ("h", "up")]);
+    host.broken = vec!["a"];
+    let resources =
+        vec![Fake::new("a").notify("h"), Fake::new("b").after("a"), Fake::new("c").after("b"), Fake::new("d")];
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(resources, handlers, Policy::default());
+    let seen = drive(&mut plan, &mut host);
+    let told = "a=Failed [step: exit code 1, and it said nothing], b=Skipped (fake:a failed), c=Skipped (fake:a failed), d=Changed";
+    assert!(seen.starts_with(told), "{seen}");
+    assert!(seen.contains("h=Skipped (owed by run r1"), "{seen}");
+    assert!(!host.log.contains(&"h".to_owned()));
+}
+
+#[test]
+fn ignored_and_stopping_failures() {
+    let mut host = Host::new(&[("a", "down"), ("b", "down")]);
+    host.broken = vec!["a"];
+    let resources = vec![Fake { ignore: true, ..Fake::new("a") }, Fake::new("b").after("a")];
+    assert!(drive(&mut plan(resources, vec![], Policy::default()), &mut host).ends_with("b=Changed"));
+    let mut host = Host::new(&[("a", "down"), ("b", "down")]);
+    host.broken = vec!["a"];
+    let stop = Policy { stop_on_error: true, ..Policy::default() };
+    let seen = drive(&mut plan(vec![Fake::new("a"), Fake::new("b")], vec![], stop), &mut host);
+    assert!(seen.ends_with("b=Skipped (fake:a failed)"), "{seen}");
+}
+
+#[test]
+fn what_a_change_brings_to_light_waits_for_a_probe() {
+    let mut host = Host::new(&[("pkg", "down"), ("svc", "?")]);
+    host.becomes.insert("pkg", ("svc", "down"));
+    let mut plan = plan(vec![Fake::new("pkg"), Fake::new("svc").after("pkg")], vec![], Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "pkg=Changed, svc=Changed");
+    assert_eq!(host.executions, 3);
+    let mut host = Host::new(&[("pkg", "up"), ("svc", "?")]);
+    let mut plan = super::tests::plan(vec![Fake::new("pkg"), Fake::new("svc").after("pkg")], vec![], Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "pkg=Ok, svc=Failed [probe: there is none]");
+    assert_eq!(host.executions, 1);
+}
+
+#[test]
+fn users_have_executions_of_their_own() {
+    let mut host = Host::new(&[("a", "down"), ("b", "down"), ("c", "down"), ("h", "up")]);
+    let root = |f: Fake| Fake { who: Some("root"), ..f };
+    let resources = vec![root(Fake::new("a")), Fake::new("b").after("a"), root(Fake::new("c").after("b").notify("h"))];
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(resources, handlers, Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Changed, c=Changed, h=Changed (fake:c)");
+    assert_eq!(host.log, ["a", "b", "owe fake:h", "c", "h", "settle fake:h"]);
+}
+
+#[test]
+fn an_owed_handler_runs_in_the_next_run() {
+    let mut host = Host::new(&[("a", "up"), ("h", "up")]);
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(vec![Fake::new("a").notify("h")], handlers, Policy::default());
+    assert!(plan.owe(&Owed { address: "fake:h".into(), title: "h".into(), run: "r0".into() }));
+    assert!(!plan.owe(&Owed { address: "fake:x".into(), title: "x".into(), run: "r0".into() }));
+    assert_eq!(drive(&mut plan, &mut host), "a=Ok, h=Changed (owed by run r0)");
+    assert_eq!(host.log, ["h", "settle fake:h"]);
+}
+
+#[test]
+fn a_gate_stops_the_host_before_anything_is_changed() {
+    let mut host = Host::new(&[("a", "down"), ("g", "down"), ("b", "down")]);
+    let resources = vec![Fake::new("a"), Fake { gate: true, ..Fake::new("g") }, Fake::new("b")];
+    let seen = drive(&mut plan(resources, vec![], Policy::default()), &mut host);
+    assert_eq!(seen, "a=Skipped (fake:g failed), g=Failed [assert: no], b=Skipped (fake:g failed)");
+    assert_eq!(host.executions, 1);
+}
+
+#[test]
+fn resources_that_fight_are_found_out() {
+    let mut host = Host::new(&[("a", "up"), ("b", "down")]);
+    host.becomes.insert("b", ("a", "down"));
+    let mut plan = plan(vec![Fake::new("a"), Fake::new("b")], vec![], Policy::default());
+    let seen = drive(&mut plan, &mut host);
+    assert!(seen.contains("something else in this play changed it: word: wanted up, got down"), "{seen}");
+}
