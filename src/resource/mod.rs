@@ -13,8 +13,11 @@
 //!
 //! A probe that failed is an error of the resource ([`Trouble`]), never an empty state.
 
+pub mod probes;
 pub mod question;
 pub mod spec;
+#[cfg(test)]
+mod trial;
 
 pub use question::{Answers, Fragment, Group, Inquiry, Output, Question};
 pub use spec::{Env, Key, Predicate, Spec};

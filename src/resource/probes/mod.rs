@@ -1,0 +1,4 @@
+//! Groups of questions that several types ask.
+
+pub mod small;
+pub mod whole;
