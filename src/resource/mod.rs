@@ -13,6 +13,7 @@
 //!
 //! A probe that failed is an error of the resource ([`Trouble`]), never an empty state.
 
+pub mod keyfile;
 pub mod probes;
 pub mod question;
 pub mod spec;

@@ -1,0 +1,264 @@
+//! Edits of files that hold one setting a line and that several resources share (`sysctl.d`, `ifcfg-eth0`).
+//!
+//! Each resource plans from the same probe, so writing whole files would undo what another one of the same segment
+//! wrote a moment before. An [`Edit`] therefore says which lines become what, and the host does it on the file as it is
+//! then. Doing it again changes nothing.
+
+use super::{FileDiff, Step};
+use crate::shell::Script;
+
+/// What is to become of some lines of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    path: String,
+    header: Vec<String>,
+    edits: Vec<Line>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Line {
+    Replace { old: String, new: String },
+    Remove(String),
+    Append(String),
+}
+
+impl Edit {
+    /// An edit of the file of this absolute path. Where it isn't there it is made, with mode 0644; its folder must be
+    /// there.
+    pub fn of(path: impl Into<String>) -> Edit {
+        Edit { path: path.into(), header: Vec::new(), edits: Vec::new() }
+    }
+
+    /// The same with a line that a new file begins with.
+    #[must_use]
+    pub fn header(mut self, line: impl Into<String>) -> Edit {
+        self.header.push(line.into());
+        self
+    }
+
+    /// The same with every line that is `old`, without its newline, replaced. Where neither it nor the new one is in
+    /// the file any more, the edit fails.
+    #[must_use]
+    pub fn replace(mut self, old: impl Into<String>, new: impl Into<String>) -> Edit {
+        self.edits.push(Line::Replace { old: old.into(), new: new.into() });
+        self
+    }
+
+    /// The same with every such line removed.
+    #[must_use]
+    pub fn remove(mut self, old: impl Into<String>) -> Edit {
+        self.edits.push(Line::Remove(old.into()));
+        self
+    }
+
+    /// The same with a line at the end, unless there is such a line.
+    #[must_use]
+    pub fn append(mut self, line: impl Into<String>) -> Edit {
+        self.edits.push(Line::Append(line.into()));
+        self
+    }
+
+    /// The step that does it: into a dot file beside it that is then renamed, so that a reader sees the old or the new
+    /// file and never half of it. Links stay and their target is written; owner, mode and context are kept; a mount
+    /// point is written in place, as it can't be replaced.
+    pub fn step(&self) -> Step {
+        let lines = self.edits.iter().flat_map(|line| match line {
+            Line::Replace { old, new } => ["r", old, new],
+            Line::Remove(old) => ["d", old, ""],
+            Line::Append(new) => ["a", "", new],
+        });
+        let mut header = String::new();
+        for line in &self.header {
+            header.push_str(line);
+            header.push('\n');
+        }
+        Step::Run(Script::new().set("p", &self.path).set("header", &header).args(lines).line(EDIT))
+    }
+
+    /// What it makes of the file, if nothing else writes it.
+    pub fn preview(&self, before: Option<&[u8]>) -> FileDiff {
+        let text = before.unwrap_or_default();
+        let mut lines: Vec<Vec<u8>> = match before {
+            None => self.header.iter().map(|l| l.clone().into_bytes()).collect(),
+            Some(_) => text.strip_suffix(b"\n").unwrap_or(text).split(|&b| b == b'\n').map(<[u8]>::to_vec).collect(),
+        };
+        if text.is_empty() && before.is_some() {
+            lines.clear();
+        }
+        let was = lines.clone();
+        let dropped =
+            |line: &Vec<u8>| self.edits.iter().any(|e| matches!(e, Line::Remove(old) if old.as_bytes() == line));
+        lines.retain(|line| !dropped(line));
+        for edit in &self.edits {
+            match edit {
+                Line::Replace { old, new } => {
+                    for line in lines.iter_mut().filter(|l| l.as_slice() == old.as_bytes()) {
+                        *line = new.clone().into_bytes();
+                    }
+                }
+                Line::Append(new) if !was.iter().any(|l| l == new.as_bytes()) => lines.push(new.clone().into_bytes()),
+                Line::Append(_) | Line::Remove(_) => {}
+            }
+        }
+        let after = lines.into_iter().flat_map(|l| [l, b"\n".to_vec()].concat()).collect();
+        FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(after) }
+    }
+}
+
+/// `$p`: the file; `$header`: lines of a new one; arguments: triples of what, the old and the new line. The bytes
+/// written are counted, as not every shell's `printf` tells that the disk is full.
+const EDIT: &str = r#"asked=$p
+[ ! -L "$p" ] || { p=$(readlink -f -- "$p") && [ -n "$p" ]; } || { echo "$asked is a link that leads nowhere" >&2; exit 1; }
+d=${p%/*} b=${p##*/} n=0 seen=' '
+[ -d "$d/" ] || { echo "$asked can't be written: there is no folder $d" >&2; exit 1; }
+[ ! -d "$p" ] || { echo "$asked is a folder" >&2; exit 1; }
+t=$d/.$b.netplay-$$
+rm -f -- "$d/.$b.netplay-"*
+put() { printf '%s\n' "$1" && n=$((n + ${#1} + 1)); }
+line() {
+  l=$1 new=$1 gone= i=0; shift
+  while [ $# -gt 0 ]; do
+    i=$((i + 1))
+    case $1 in
+      r) if [ "$l" = "$2" ]; then new=$3 seen="$seen$i "; elif [ "$l" = "$3" ]; then seen="$seen$i "; fi ;;
+      d) if [ "$l" = "$2" ]; then gone=1; fi ;;
+      a) if [ "$l" = "$3" ]; then seen="$seen$i "; fi ;;
+    esac
+    shift 3
+  done
+  [ -n "$gone" ] || put "$new"
+}
+all() {
+  if [ -e "$p" ]; then
+    while IFS= read -r l || [ -n "$l" ]; do line "$l" "$@" || return 1; done <"$p" || return 1
+  elif [ -n "$header" ]; then
+    printf '%s' "$header" && n=${#header} || return 1
+  fi
+  i=0
+  while [ $# -gt 0 ]; do
+    i=$((i + 1))
+    case $seen in
+      *" $i "*) ;;
+      *) case $1 in
+        r) echo "$asked was changed by something else meanwhile: it has no line $2 any more" >&2; return 2 ;;
+        a) put "$3" || return 1 ;;
+      esac ;;
+    esac
+    shift 3
+  done
+}
+undo() { rm -f -- "$t"; exit 1; }
+if [ -e "$p" ]; then cp -p -- "$p" "$t"; else ( set -C; umask 077; : >"$t" ) && chmod 0644 -- "$t"; fi || undo
+all "$@" >"$t"; r=$?
+[ $r -ne 2 ] || undo
+[ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written" >&2; undo; }
+dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
+if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then chcon --reference="$p" -- "$t" || undo; fi
+if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi || undo
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::trial::Shell;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn folder() -> (tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = format!("{}/ifcfg-eth0", dir.path().display());
+        (dir, path)
+    }
+
+    #[test]
+    fn two_edits_of_one_file_compose() {
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            fs::write(&path, "# note\nA=1\nB=2\nB=2\nC=3").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            let one =
+                Edit::of(&path).header("# new").replace("A=1", "A=$(id) 'x' \"\\\\\"").append("D=4").remove("C=3");
+            let two = Edit::of(&path).replace("B=2", "-n %s").append("E=5").append("A=1").append("!");
+            shell.steps(&[one.step(), two.step()]).unwrap();
+            let wanted = "# note\nA=$(id) 'x' \"\\\\\"\n-n %s\n-n %s\nD=4\nE=5\nA=1\n!\n";
+            assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "{shell:?}");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing may be left beside it");
+            shell.steps(&[two.step()]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "again, {shell:?}");
+        }
+    }
+
+    #[test]
+    fn new_files_links_and_what_is_refused() {
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            let edit = Edit::of(&path).header("# made").append("A=1");
+            shell.steps(&[edit.step()]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "# made\nA=1\n");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o644);
+            let link = format!("{}/link", dir.path().display());
+            symlink("ifcfg-eth0", &link).unwrap();
+            shell.steps(&[Edit::of(&link).replace("A=1", "A=2").step()]).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(&path).unwrap(), "# made\nA=2\n");
+            let refused = |edit: Edit| {
+                let said = shell.steps(&[edit.step()]).unwrap_err();
+                assert_eq!(fs::read_to_string(&path).unwrap(), "# made\nA=2\n", "{shell:?}");
+                String::from_utf8(said.stderr).unwrap()
+            };
+            let said = refused(Edit::of(&path).append("C=1").replace("B=1", "B=2"));
+            assert!(said.contains("has no line B=1 any more"), "{said}");
+            let said = refused(Edit::of(format!("{path}.d/x")).append("A=1"));
+            assert!(said.contains("there is no folder"), "{said}");
+            let said = refused(Edit::of(dir.path().to_str().unwrap()).append("A=1"));
+            assert!(said.contains("is a folder"), "{said}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_old_file() {
+        let script = |edit: &Edit| match edit.step() {
+            Step::Run(script) => script.as_str().to_owned(),
+            Step::Put(_) => unreachable!(),
+        };
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            fs::write(&path, "A=1\n").unwrap();
+            // The file size limit, which is that of the new file, as a full disk would be.
+            let big = Edit::of(&path).append("B".repeat(100_000));
+            let said = shell.run(&format!("ulimit -f 8; trap '' XFSZ\n{}", script(&big)));
+            assert_ne!(said.code, 0, "{shell:?}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\n", "{shell:?}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{shell:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn the_preview_is_what_the_host_does(
+            before in prop::option::of("([A-D]=[12 '$\\\\]{0,2}\n){0,6}(A=1)?"),
+            new in prop::collection::vec("[^\n\u{0}]{0,12}", 3),
+        ) {
+            let first = before.as_deref().and_then(|b| b.lines().next()).map(str::to_owned);
+            for shell in Shell::ALL {
+                let (_dir, path) = folder();
+                let mut edit = Edit::of(&path).header("# new").remove("B=1").append(&new[0]).append(&new[1]);
+                if let Some(line) = first.as_ref().filter(|l| *l != "B=1") {
+                    edit = edit.replace(line, &new[2]);
+                }
+                if let Some(text) = &before {
+                    fs::write(&path, text).unwrap();
+                }
+                let preview = edit.preview(before.as_ref().map(String::as_bytes)).after.unwrap();
+                let ran = shell.steps(&[edit.step()]);
+                prop_assert!(ran.is_ok(), "{:?}", ran);
+                prop_assert_eq!(fs::read(&path).unwrap(), preview, "{:?}", shell);
+            }
+        }
+    }
+}
