@@ -136,6 +136,11 @@ impl Inquiry {
         &self.fragments
     }
 
+    /// Each group's name, its arguments, and how many of the fragments are its own; in the order of the fragments.
+    pub fn groups(&self) -> impl Iterator<Item = (&'static str, &[String], usize)> {
+        self.groups.iter().map(|(group, args, count)| (group.name(), args.as_slice(), *count))
+    }
+
     /// The answers, from one outcome for each fragment. A fragment without an output (cut off, too long) is the
     /// trouble of all arguments of its group.
     pub fn answers(&self, outcomes: Vec<Result<Output, Trouble>>) -> Answers {

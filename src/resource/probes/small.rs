@@ -140,12 +140,10 @@ fn read(names: &[&str], output: &Output) -> Vec<Result<Small, Trouble>> {
 
 /// That a file can't be read, with the remedy where it is a matter of rights.
 pub(super) fn unreadable(path: &str, why: &str) -> Trouble {
-    let trouble = Trouble::new(format!("{path} can't be read: {}", why.to_lowercase()));
-    if why.eq_ignore_ascii_case("permission denied") {
-        trouble.hint("`become: true` reads it as root")
-    } else {
-        trouble
-    }
+    let mut letters = why.chars();
+    let why: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
+    let trouble = Trouble::new(format!("{path} can't be read: {why}"));
+    if why == "permission denied" { trouble.hint("`become: true` reads it as root") } else { trouble }
 }
 
 #[cfg(test)]

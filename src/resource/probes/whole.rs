@@ -113,9 +113,10 @@ fn parts(arg: &str) -> (&str, &str) {
 //
 // with KIND `f d o` or, where nothing is there, `a` (it could be), `p` (no folder to hold it), `b` (it can't be), `x`
 // (the folder can't be looked into); LINK and REAL the lengths of what the link points to and of the path without
-// links, both printed after it with a newline each (so that any name passes); SUM `=`, `!`, `u` (no
-// right to read it) or `e` (an error of the tool); BYTES how many of its bytes follow, with a newline, or `-`. Before all of them stand the lines of `stat`, of what is there;
-// after them those of /proc/self/mountinfo that have to do with a file whose bytes differ or were asked for.
+// links, both printed after it with a newline each (so that any name passes); SUM `=`, `!`, `u` (no right to read it),
+// `e` (an error of the tool) or `-`; BYTES how many of its bytes follow, with a newline, or `-`. Before all of them
+// stand the lines of `stat`, of what is there, and an empty one; after them those of /proc/self/mountinfo that have to
+// do with a file whose bytes differ or were asked for.
 const SUMS: &str = r#"NL='
 '
 odd() { case $1 in *\\*|*"$NL"*|*'  '*) return 0 ;; esac; return 1; }

@@ -1,0 +1,5 @@
+//! The one integration binary.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, helpers included")]
+
+mod cases;
