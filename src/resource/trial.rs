@@ -30,19 +30,33 @@ impl Shell {
 
     /// Runs a script as a fragment of a batch is run: in an `eval`, after the prologue, without standard input.
     pub(crate) fn run(self, script: &str) -> Output {
-        let (program, args): (_, &[&str]) = match self {
-            Shell::Dash => ("/bin/dash", &[]),
-            Shell::Bash => ("/bin/bash", &["--posix"]),
-            Shell::Busybox => ("/bin/busybox", &["sh"]),
+        self.run_by(&[], script)
+    }
+
+    /// Runs a script in a network namespace of its own, with a /sys that shows it, which this text has set up by the
+    /// machine's own tools.
+    pub(crate) fn run_in_net(self, setup: &str, script: &str) -> Output {
+        let inside = format!(
+            "set -e; tools=$PATH; PATH=/usr/sbin:/sbin:/usr/bin:/bin; mount -t sysfs sysfs /sys\n{setup}\nPATH=$tools; exec \"$@\""
+        );
+        let user = r#"r=; [ "$(id -u)" = 0 ] || r=-r; exec /usr/bin/unshare $r -nm /bin/sh -c "$@""#;
+        self.run_by(&["/bin/sh", "-c", user, "sh", &inside, "sh"], script)
+    }
+
+    fn run_by(self, wrapper: &[&str], script: &str) -> Output {
+        let shell: &[&str] = match self {
+            Shell::Dash => &["/bin/dash"],
+            Shell::Bash => &["/bin/bash", "--posix"],
+            Shell::Busybox => &["/bin/busybox", "sh"],
         };
         let path = match self {
             Shell::Busybox => format!("{}:", APPLETS.path().display()),
             _ => String::new(),
         } + "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
         let prologue = "LC_ALL=C; export LC_ALL; umask 022; lim() { shift; \"$@\"; }; f=$1; set --; eval \"$f\"";
-        let output = Command::new(program)
-            .args(args)
-            .args(["-c", prologue, "sh", script])
+        let words = [wrapper, shell, &["-c", prologue, "sh", script]].concat();
+        let output = Command::new(words[0])
+            .args(&words[1..])
             .env("PATH", path)
             .current_dir("/")
             .stdin(Stdio::null())

@@ -1,4 +1,6 @@
 //! Groups of questions that several types ask.
 
+pub mod links;
+pub mod session;
 pub mod small;
 pub mod whole;
