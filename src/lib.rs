@@ -1,5 +1,6 @@
 //! netplay: a declarative configuration engine for the network of AI and HPC clusters.
 
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod graph;

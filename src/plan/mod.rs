@@ -95,6 +95,14 @@ pub struct Piece {
     owner: Option<usize>,
 }
 
+#[cfg(test)]
+impl Piece {
+    /// A step that belongs to no resource, for tests of what runs it.
+    pub(crate) fn of_test(id: u32, all: &[u32], any: &[u32], work: Work, seconds: u32) -> Piece {
+        Piece { id, all: all.to_vec(), any: any.to_vec(), work, seconds, owner: None }
+    }
+}
+
 /// What a [`Piece`] does.
 #[derive(Debug)]
 pub enum Work {

@@ -40,7 +40,7 @@ impl From<Script> for Fragment {
 }
 
 /// What a fragment or a step gave.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// Exit code; 128 + the signal, as shells count.
     pub code: i32,

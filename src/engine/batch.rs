@@ -1,0 +1,183 @@
+//! One execution's script: steps, then a probe, in one brace group.
+//!
+//! A shell reads a script as it comes, so nothing of it may run before all of it has arrived: the whole batch is one
+//! `{ …; exit 0; }` with nothing behind it. Cut anywhere, it is a syntax error and does nothing.
+
+use crate::plan::{Owed, Piece, Work};
+use crate::resource::{Fragment, Put, Step};
+use crate::shell::{Script, print_bytes, quote};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// Where netplay keeps its state on a host.
+#[derive(Debug, Clone)]
+pub struct Folders {
+    /// What survives a reboot.
+    pub state: String,
+    /// What doesn't.
+    pub run: String,
+}
+
+impl Default for Folders {
+    fn default() -> Folders {
+        Folders { state: "/var/lib/netplay".to_owned(), run: "/run/netplay".to_owned() }
+    }
+}
+
+/// The number of the frame that tells netplay's own state.
+pub const STATE: u32 = 0;
+/// Frames of a probe's fragments are numbered from here; those of steps are below.
+pub const FRAGMENTS: u32 = 1 << 20;
+/// Seconds that a change waits for the host's lock.
+pub const LOCK_SECONDS: u32 = 60;
+
+/// What one execution is to do.
+#[derive(Debug, Default)]
+pub struct Batch<'a> {
+    /// A random word that no output can hold by chance; it opens and closes the frames.
+    pub nonce: &'a str,
+    /// The run's id.
+    pub run: &'a str,
+    /// Where the state is.
+    pub folders: Folders,
+    /// Steps to run before the probe.
+    pub change: Option<Change<'a>>,
+    /// Whether netplay's own state is read.
+    pub state: bool,
+    /// What is probed.
+    pub fragments: &'a [Fragment],
+}
+
+/// The steps of a [`Batch`].
+#[derive(Debug, Clone, Copy)]
+pub struct Change<'a> {
+    /// The steps in their order.
+    pub pieces: &'a [Piece],
+    /// The generation of the host's state that the steps were made for; nothing without root's rights, where no lock
+    /// can be taken.
+    pub generation: Option<u64>,
+    /// Who changes, for others that wait: `run 7f3a of root@head1`.
+    pub holder: &'a str,
+}
+
+const PROLOGUE: &str = "\
+PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin; LC_ALL=C; export PATH LC_ALL
+umask 022; unset ENV BASH_ENV CDPATH IFS; cd /
+SESSION=${1-} OK=' '
+";
+
+static FUNCTIONS: LazyLock<String> = LazyLock::new(|| {
+    include_str!("batch.sh")
+        .lines()
+        .filter(|l| !l.starts_with('#') && !l.is_empty())
+        .fold(String::new(), |all, l| all + l + "\n")
+});
+
+impl Batch<'_> {
+    /// The script.
+    pub fn compose(&self) -> String {
+        let Folders { state, run } = &self.folders;
+        let mut out = String::with_capacity(8192);
+        out.push_str("{\n");
+        out.push_str(PROLOGUE);
+        let _ = writeln!(out, "N={} RUN={} L={} R={}", self.nonce, quote(self.run), quote(state), quote(run));
+        out.push_str(&FUNCTIONS);
+        out.push_str("printf '\\n%s begin\\n' \"$N\" >&3\n");
+        if let Some(change) = &self.change {
+            if let Some(generation) = change.generation {
+                let _ = writeln!(out, "lock {generation} {} {LOCK_SECONDS}", quote(change.holder));
+            }
+            for piece in change.pieces {
+                self.piece(&mut out, piece);
+            }
+        }
+        if self.state {
+            let _ = writeln!(out, "probe {STATE} state");
+        }
+        for (i, fragment) in self.fragments.iter().enumerate() {
+            let index = FRAGMENTS as usize + i;
+            let text = quote(fragment.script.as_str());
+            let _ = match fragment.user {
+                None => writeln!(out, "probe {index} {text}"),
+                Some(seconds) => writeln!(out, "step {index} '' '' {seconds} {text}"),
+            };
+        }
+        out.push_str("printf '\\n%s end\\n' \"$N\" >&3; exit 0\n}\n");
+        out
+    }
+
+    fn piece(&self, out: &mut String, piece: &Piece) {
+        let ids = |list: &[u32]| quote(&list.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+        let head = format!("{} {} {} {}", piece.id, ids(&piece.all), ids(&piece.any), piece.seconds);
+        let step = |out: &mut String, script: &Script| {
+            let _ = writeln!(out, "step {head} {}", quote(script.as_str()));
+        };
+        match &piece.work {
+            Work::Step(Step::Run(script)) => step(out, script),
+            Work::Step(Step::Put(put)) => {
+                let body = print_bytes(&put.body);
+                let _ = writeln!(out, "b{}() {{\n{body}}}\nput {head} {} b{}", piece.id, put_words(put), piece.id);
+            }
+            Work::Owe(owed) => step(out, &self.owe(owed)),
+            Work::Settle(owed) => step(out, &Script::new().set("f", &self.owed_file(owed)).line("rm -f -- \"$f\"")),
+        }
+    }
+
+    fn owed_file(&self, owed: &Owed) -> String {
+        format!("{}/owed/{}", self.folders.state, file_name(&owed.address))
+    }
+
+    fn owe(&self, owed: &Owed) -> Script {
+        Script::new()
+            .set("L", &self.folders.state)
+            .set("f", &self.owed_file(owed))
+            .args([&owed.address, &one_line(&owed.title), &owed.run])
+            .line("umask 077; mkdir -p \"$L/owed\" && chmod 700 \"$L\" || exit 1")
+            .line("printf '%s\\n' \"$@\" >\"$f.new\" && mv -f -- \"$f.new\" \"$f\"")
+    }
+}
+
+/// The words of `put` from PATH to VALIDATE.
+fn put_words(put: &Put) -> String {
+    let validate = put.validate.as_ref().map_or("", Script::as_str);
+    format!(
+        "{} {:04o} {} {} {} {} {}",
+        quote(&put.path),
+        put.mode,
+        quote(put.owner.as_deref().unwrap_or_default()),
+        put.body.len(),
+        if put.in_place { "in-place" } else { "replace" },
+        quote(&if put.backup { file_name(&put.path) } else { String::new() }),
+        quote(validate),
+    )
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// A name for a file that stands for this text: what isn't a letter, a digit or one of `._-` as `%` and two digits, a
+/// long one ended by its checksum. It never begins with a dot.
+fn file_name(text: &str) -> String {
+    let mut name = String::new();
+    for (i, b) in text.bytes().enumerate() {
+        if b.is_ascii_alphanumeric() || b == b'_' || b == b'-' || (b == b'.' && i > 0) {
+            name.push(char::from(b));
+        } else {
+            let _ = write!(name, "%{b:02x}");
+        }
+    }
+    if name.len() > 180 {
+        use sha2::Digest as _;
+        let digest = sha2::Sha256::digest(text.as_bytes());
+        name.truncate(100);
+        name.push('~');
+        for b in digest.iter().take(16) {
+            let _ = write!(name, "{b:02x}");
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+# The shell functions of a batch. They run under dash, bash and busybox. Comment lines are left out of what is sent.
+# Beside them a batch sets: N, its nonce; RUN, the run's id; L and R, the folders of netplay's state on the host; OK,
+# the numbers of the steps that succeeded; SESSION, the host's own SSH_CONNECTION.
+
+# No traps: a lost session ends us by SIGPIPE between two steps; where that is ignored, printf fails and we end ourselves.
+exec 3>&1
+NL='
+'
+T=; command -v timeout >/dev/null && T='timeout -k 5'
+
+# A tool that can hang: lim SECONDS TOOL ARGUMENT...
+lim() { if [ -n "$T" ]; then $T "$@"; else shift; "$@"; fi; }
+
+# A read of our own: its standard output streams, its standard error is captured. No process but its own.
+#   probe INDEX FRAGMENT
+probe() {
+  e=$( ( f=$2; set --; eval "$f" ) 2>&1 1>&3 3>&- 9>&- </dev/null ); r=$?
+  printf '\n%s %s %s %s\n%s\n' "$N" "$1" "$r" "${#e}" "$e" >&3 || exit 74
+}
+
+# What may print or hang as it likes, steps and whatever a user wrote: the last 64 KiB of all its output are kept.
+# sed stops at the marker and not at the end of the pipe, so that a child that keeps the pipe open holds nothing up; the
+# line behind the marker is for busybox, whose sed reads one line ahead.
+#   step INDEX ALL ANY SECONDS FRAGMENT
+step() {
+  ready "$1" "$2" "$3" || return 0
+  o=$( { run "$4" "$5" 2>&1 3>&- 9>&-; printf '\n%s %s\n.\n' "$N" "$?"; } </dev/null | sed "/^$N /q" | tail -c 65536 )
+  frame "$1"
+}
+
+# The text travels in the environment, never in an argument that ps shows to everybody.
+#   run SECONDS FRAGMENT
+run() {
+  if [ -n "$T" ] && [ ${#2} -lt 100000 ]; then f=$2 $T "$1" /bin/sh -c 'eval "unset f
+$f"'; else ( f=$2; set --; eval "$f" ); fi
+}
+
+# Whether a step may run: all of ALL succeeded, and one of ANY unless it is empty. Otherwise it is told as skipped.
+#   ready INDEX ALL ANY
+ready() {
+  for d in $2; do case $OK in *" $d "*) ;; *) printf '\n%s %s skip %s\n\n' "$N" "$1" 0 >&3 || exit 74; return 1 ;; esac; done
+  [ -n "$3" ] || return 0
+  for d in $3; do case $OK in *" $d "*) return 0 ;; esac; done
+  printf '\n%s %s skip %s\n\n' "$N" "$1" 0 >&3 || exit 74
+  return 1
+}
+
+# The frame of $o, which ends in the marker. A step whose marker is lost has no outcome.
+#   frame INDEX
+frame() {
+  case $o in *"$NL$N "*) r=${o##*"$NL$N "}; o=${o%"$NL$N "*} ;; "$N "*) r=${o#"$N "}; o= ;; *) r=lost ;; esac
+  r=${r%%"$NL"*}
+  [ "$r" = 0 ] && OK="$OK$1 "
+  printf '\n%s %s %s %s\n%s\n' "$N" "$1" "$r" "${#o}" "$o" >&3 || exit 74
+}
+
+# A file replaced in one go: a dot file made by us alone in the target's folder, its length checked, that file alone
+# synced (a bare sync waits for every dead NFS mount), owner, mode and SELinux context set, renamed.
+#   put INDEX ALL ANY SECONDS PATH MODE OWNER BYTES PLACE BACKUP VALIDATE BODY
+put() {
+  ready "$1" "$2" "$3" || return 0
+  o=$( { ( set -C; umask 077
+      p=$5 x=
+      if [ -L "$p" ]; then q=$(readlink -f -- "$p") && [ -n "$q" ] || { echo "the link $p leads to a folder that isn't there"; exit 1; }; p=$q; fi
+      [ ! -d "$p" ] || { echo "$p is a directory"; exit 1; }
+      d=${p%/*}/ t=${p%/*}/.netplay-$RUN-$1
+      [ -d "$d" ] || { echo "there is no folder $d"; exit 1; }
+      if [ -n "${10}" ] && [ -f "$p" ]; then
+        [ -d "$L/backup" ] || { mkdir -p "$L/backup" && chmod 700 "$L"; } || exit 1
+        cp -p -- "$p" "$L/backup/${10}~$(date +%Y%m%dT%H%M%S)" || { echo "it could not be backed up to $L/backup"; exit 1; }
+        b=${10}; v=${11} w=${12} n=$8 m=$6 u=$7 s=$4 l=$9; set -- "$L/backup/$b~"*
+        while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done
+        set -- - - - "$s" "$p" "$m" "$u" "$n" "$l" "$b" "$v" "$w"
+      fi
+      if [ "$9" = in-place ]; then
+        "${12}" >|"$p" && [ "$(wc -c <"$p")" -eq "$8" ] || { echo "not all of it could be written to $p, which is written in place"; exit 1; }
+        [ -z "$7" ] || chown -- "$7" "$p" || exit 1
+        chmod -- "$6" "$p"; exit
+      fi
+      rm -f -- "$d.netplay-"*
+      "${12}" >"$t" && [ "$(wc -c <"$t")" -eq "$8" ] || { rm -f -- "$t"; echo "not all of it could be written to $d"; exit 1; }
+      dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
+      { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || { rm -f -- "$t"; exit 1; }
+      if [ -n "${11}" ]; then
+        file=$t; export file
+        run "$4" "${11}" || { r=$?; rm -f -- "$t"; echo "the new file was refused by its validate command (exit code $r); nothing was replaced"; exit 1; }
+      fi
+      if [ -e /sys/fs/selinux/enforce ]; then
+        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || { rm -f -- "$t"; exit 1; }; x=; else x=new; fi
+      fi
+      mv -f -- "$t" "$p" || { rm -f -- "$t"; exit 1; }
+      [ "$x" != new ] || ! command -v restorecon >/dev/null || restorecon -- "$p"
+    ) 2>&1 3>&- 9>&-; printf '\n%s %s\n' "$N" "$?"; } </dev/null )
+  frame "$1"
+}
+
+# Takes the lock that all changes on this host need, and makes sure that nothing has changed since the probe.
+#   lock GENERATION HOLDER SECONDS
+lock() {
+  command -v flock >/dev/null || { printf '\n%s noflock\n' "$N" >&3; exit 75; }
+  ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>/dev/null && exec 9>>"$R/lock" || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
+  if ! flock -n 9; then
+    h=; IFS= read -r h <"$R/holder" 2>/dev/null; printf '\n%s waiting %s\n' "$N" "$h" >&3
+    w=$3; until flock -n 9; do [ $((w -= 1)) -gt 0 ] || { printf '\n%s locked %s\n' "$N" "$h" >&3; exit 75; }; sleep 1; done
+  fi
+  g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
+  case $g in ''|*[!0-9]*) g=0 ;; esac
+  [ "$g" = "$1" ] || { printf '\n%s moved\n' "$N" >&3; exit 0; }
+  ( umask 077; printf '%s\n' "$2" >"$R/holder" && printf '%s\n' "$((g + 1))" >"$R/generation" ) 2>/dev/null || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
+}
+
+# What netplay keeps on the host, as far as this user may read it.
+state() {
+  [ "$(id -u)" = 0 ] || return 0
+  g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
+  case $g in ''|*[!0-9]*) g=0 ;; esac
+  printf 'root %s\n' "$g"
+  for f in "$L/owed/"*; do
+    [ -f "$f" ] || continue
+    a= t= r=; { IFS= read -r a; IFS= read -r t; IFS= read -r r; } <"$f"
+    printf '%s\n%s\n%s\n' "$a" "$t" "$r"
+  done
+}

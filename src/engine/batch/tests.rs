@@ -1,0 +1,443 @@
+//! Batches run by real shells: dash, bash as sh, and busybox where it is installed.
+
+use super::*;
+use crate::engine::reader::{Ending, MAX_OUTPUT, Reader};
+use crate::plan::Ran;
+use crate::resource::{Output, Trouble};
+use crate::transport::{Dialogue, Reply};
+use proptest::prelude::*;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NONCE: &str = "0f3c9a51d2e84b67";
+
+fn shells() -> Vec<Vec<&'static str>> {
+    let all: [&[&str]; 3] = [&["/bin/dash"], &["/bin/bash", "--posix"], &["/bin/busybox", "sh"]];
+    let found: Vec<Vec<&str>> = all.iter().filter(|s| Path::new(s[0]).exists()).map(|s| s.to_vec()).collect();
+    assert!(found.len() >= 2, "dash and bash are needed");
+    found
+}
+
+/// Feeds a script to a shell and its output to the reader in small pieces, until the reader has enough.
+fn feed(shell: &[&str], script: &str) -> Reader {
+    let mut child = Command::new(shell[0])
+        .args(&shell[1..])
+        .args(["-s", "10.0.0.1 5 10.0.0.2 22"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let text = script.to_owned();
+    let writer = std::thread::spawn(move || {
+        let _ = stdin.write_all(text.as_bytes());
+    });
+    let mut reader = Reader::new(NONCE, String::new());
+    let mut out = child.stdout.take().unwrap();
+    let mut piece = [0; 777];
+    loop {
+        match out.read(&mut piece).unwrap() {
+            0 => break,
+            n => {
+                if reader.stdout(&piece[..n]) == Reply::Finish {
+                    break;
+                }
+            }
+        }
+    }
+    writer.join().unwrap();
+    let _ = child.kill();
+    child.wait().unwrap();
+    reader
+}
+
+struct Host {
+    folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Host {
+        Host { folder: tempfile::tempdir().unwrap() }
+    }
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder.path().display())
+    }
+    fn folders(&self) -> Folders {
+        Folders { state: self.path("lib"), run: self.path("run") }
+    }
+    fn batch<'a>(&self, pieces: &'a [Piece], fragments: &'a [Fragment]) -> String {
+        let change = Change { pieces, generation: None, holder: "run r of me" };
+        Batch { nonce: NONCE, run: "r7", folders: self.folders(), change: Some(change), state: false, fragments }
+            .compose()
+    }
+}
+
+fn piece(id: u32, all: &[u32], any: &[u32], step: Step) -> Piece {
+    Piece::of_test(id, all, any, Work::Step(step), 5)
+}
+
+fn run(text: &str) -> Step {
+    Step::Run(Script::new().user(text))
+}
+
+fn put(path: String, body: &[u8]) -> Put {
+    Put { path, body: body.to_vec(), mode: 0o640, owner: None, backup: false, validate: None, in_place: false }
+}
+
+fn read(text: &str) -> Fragment {
+    Script::new().user(text).into()
+}
+
+fn guard(text: &str) -> Fragment {
+    Fragment { script: Script::new().user(text), user: Some(2) }
+}
+
+fn codes(reader: &Reader) -> Vec<(u32, String)> {
+    let show = |ran: &Ran| match ran {
+        Ran::Yes(o) => o.code.to_string(),
+        Ran::Skipped => "skip".to_owned(),
+        Ran::Unknown(_) => "?".to_owned(),
+    };
+    reader.steps().iter().map(|(id, ran)| (*id, show(ran))).collect()
+}
+
+fn out(reader: &Reader, id: u32) -> String {
+    match &reader.steps()[&id] {
+        Ran::Yes(o) => o.text().into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_probe_gives_each_fragment_its_own_outcome() {
+    for shell in shells() {
+        let fragments = [
+            read("printf '%s|' \"$SESSION\"; echo 0f3c9a51d2e84b6 6 0 0; printf '\\303\\244' >&2"),
+            read("if true; then echo never"),
+            read("echo out; echo 'err\nor' >&2; exit 3"),
+            read("printf 'a\\000b\\nno newline at the end'"),
+            read("head -c 5000000 /dev/zero"),
+            read(":"),
+            guard("cat; echo seen; echo too >&2; exit 7"),
+            guard("sleep 60 & echo started"),
+            guard("head -c 300000 /dev/zero | tr '\\000' x; echo tail"),
+            read("cat"),
+        ];
+        let started = Instant::now();
+        let mut reader = feed(&shell, &Host::new().batch(&[], &fragments));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}: {}", reader.noise());
+        assert!(started.elapsed() < Duration::from_secs(10), "{shell:?} waited for a child");
+        let outputs = reader.outputs(&fragments);
+        let ok = |i: usize| outputs[i].as_ref().unwrap_or_else(|e| panic!("{shell:?} {i}: {e:?}"));
+        let text =
+            |i: usize| (ok(i).code, ok(i).text().into_owned(), String::from_utf8_lossy(&ok(i).stderr).into_owned());
+        assert_eq!(text(0), (0, "10.0.0.1 5 10.0.0.2 22|0f3c9a51d2e84b6 6 0 0\n".into(), "ä".into()), "{shell:?}");
+        assert_ne!(ok(1).code, 0);
+        assert_eq!((&ok(1).stdout, ok(1).stderr.is_empty()), (&vec![], false), "{shell:?}");
+        assert_eq!(text(2), (3, "out\n".into(), "err\nor".into()));
+        assert_eq!(ok(3).stdout, b"a\0b\nno newline at the end");
+        assert_eq!(outputs[4], Err(Trouble::new("it printed more than 1 MiB")));
+        assert_eq!(text(5), (0, String::new(), String::new()));
+        assert_eq!(text(6), (7, "seen\ntoo\n".into(), String::new()), "{shell:?}");
+        assert_eq!(text(7).1, "started\n");
+        assert!(ok(8).stdout.len() <= 65536 && ok(8).text().ends_with("xtail\n"), "{}", ok(8).stdout.len());
+        assert_eq!(text(9), (0, String::new(), String::new()));
+    }
+}
+
+#[test]
+fn steps_hang_on_others_and_never_on_their_children() {
+    for shell in shells() {
+        let host = Host::new();
+        let ran = host.path("ran");
+        let note = |what: &str| run(&format!("echo {what} >>{ran}"));
+        let pieces = [
+            piece(1, &[], &[], note("one")),
+            piece(2, &[1], &[], run("if true; then echo never")),
+            piece(3, &[2], &[], note("three")),
+            piece(4, &[3], &[], note("four")),
+            piece(5, &[1], &[], run("echo said; exit 3")),
+            piece(6, &[], &[5, 2], note("six")),
+            piece(7, &[], &[5, 1], note("seven")),
+            piece(8, &[], &[], run("sleep 60 & echo started")),
+            Piece::of_test(9, &[], &[], Work::Step(run("sleep 60")), 1),
+            piece(10, &[], &[], run("kill -9 $$")),
+            piece(11, &[], &[], run("cat; echo end")),
+        ];
+        let started = Instant::now();
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{shell:?}");
+        let codes = codes(&reader);
+        let code = |id: u32| codes.iter().find(|(i, _)| *i == id).unwrap().1.as_str();
+        assert_eq!(
+            (code(1), code(3), code(4), code(5), code(6), code(7), code(8)),
+            ("0", "skip", "skip", "3", "skip", "0", "0")
+        );
+        assert!(!["0", "skip"].contains(&code(2)), "{shell:?}: {}", code(2));
+        assert!(["124", "137", "143"].contains(&code(9)), "{shell:?}: {}", code(9));
+        assert!(["137", "?"].contains(&code(10)), "{shell:?}: {}", code(10));
+        assert_eq!(out(&reader, 5), "said\n");
+        assert_eq!(out(&reader, 11), "end\n");
+        assert_eq!(std::fs::read_to_string(&ran).unwrap(), "one\nseven\n");
+    }
+}
+
+#[test]
+fn an_upload_cut_at_any_byte_does_nothing() {
+    let host = Host::new();
+    let done = host.path("done");
+    let pieces = [
+        piece(1, &[], &[], run(&format!("echo x >>{done}"))),
+        piece(2, &[], &[], Step::Put(put(host.path("file"), b"it's \\ % \0\xff\n"))),
+    ];
+    let whole = host.batch(&pieces, &[read("echo x")]);
+    let shell = ["/bin/sh"];
+    for cut in (0..whole.len() - 2).filter(|c| whole.is_char_boundary(*c)) {
+        let mut child = Command::new(shell[0])
+            .args(["-s", ""])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let _ = stdin.write_all(&whole.as_bytes()[..cut]);
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.stdout.is_empty(), "cut at {cut}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(!Path::new(&done).exists() && !Path::new(&host.path("file")).exists(), "cut at {cut}");
+    }
+    assert_eq!(*feed(&shell, &whole).ending(), Ending::Complete);
+    assert!(Path::new(&done).exists());
+}
+
+#[test]
+fn a_download_cut_at_any_byte_is_unknown() {
+    let host = Host::new();
+    let pieces = [piece(1, &[], &[], run("echo a")), piece(2, &[1], &[], run("exit 2")), piece(3, &[2], &[], run(":"))];
+    let script = host.batch(&pieces, &[read("echo x; echo y >&2")]);
+    let out = Command::new("/bin/sh").args(["-c", &script]).output().unwrap().stdout;
+    for cut in 0..out.len() {
+        let mut reader = Reader::new(NONCE, String::new());
+        let reply = reader.stdout(&out[..cut]);
+        assert_eq!(reply, Reply::More, "cut at {cut}");
+        let begun = cut > NONCE.len() + 7;
+        assert_eq!(*reader.ending(), if begun { Ending::Broken } else { Ending::Silent }, "cut at {cut}");
+    }
+    let mut reader = Reader::new(NONCE, String::new());
+    assert_eq!(out.iter().map(|b| reader.stdout(&[*b])).last(), Some(Reply::Finish));
+    assert_eq!(codes(&reader), [(1, "0".into()), (2, "2".into()), (3, "skip".into())]);
+}
+
+#[test]
+fn files_are_replaced_in_one_go() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let body: Vec<u8> = (0..=255).chain(b"it's \"b\" $HOME `x` %s \\n -n\n".iter().copied()).collect();
+    for shell in shells() {
+        let host = Host::new();
+        std::fs::write(host.path("old"), "old").unwrap();
+        symlink("old", host.path("link")).unwrap();
+        symlink("later", host.path("dangling")).unwrap();
+        symlink("none/x", host.path("lost")).unwrap();
+        std::fs::create_dir(host.path("dir")).unwrap();
+        std::fs::write(host.path(".netplay-r0-3"), "left over").unwrap();
+        std::fs::write(host.path("place"), "old").unwrap();
+        let validate = |text: &str| Some(Script::new().user(text));
+        let pieces = [
+            piece(1, &[], &[], Step::Put(put(host.path("new 'x' -"), &body))),
+            piece(2, &[], &[], Step::Put(put(host.path("link"), b"through the link"))),
+            piece(3, &[], &[], Step::Put(put(host.path("dangling"), b"through"))),
+            piece(4, &[], &[], Step::Put(put(host.path("lost"), b""))),
+            piece(5, &[], &[], Step::Put(put(host.path("dir"), b""))),
+            piece(6, &[], &[], Step::Put(put(host.path("nodir/x"), b""))),
+            piece(
+                7,
+                &[],
+                &[],
+                Step::Put(Put { validate: validate("grep -q good \"$file\""), ..put(host.path("bad"), b"bad") }),
+            ),
+            piece(
+                8,
+                &[],
+                &[],
+                Step::Put(Put { validate: validate("grep -q good \"$file\""), ..put(host.path("good"), b"good") }),
+            ),
+            piece(9, &[], &[], Step::Put(Put { in_place: true, ..put(host.path("place"), b"in place") })),
+            piece(10, &[], &[], Step::Put(put(host.path("empty"), b""))),
+            piece(11, &[10], &[], Step::Put(put("/proc/none".into(), b"x"))),
+        ];
+        let before = std::fs::metadata(host.path("place")).unwrap();
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
+        let good: Vec<u32> = codes(&reader).iter().filter(|(_, c)| c == "0").map(|(i, _)| *i).collect();
+        assert_eq!(good, [1, 2, 3, 8, 9, 10], "{shell:?} {:?}", (1..12).map(|i| out(&reader, i)).collect::<Vec<_>>());
+        let file = |name: &str| std::fs::read(host.path(name)).unwrap();
+        assert_eq!(file("new 'x' -"), body);
+        assert_eq!(std::fs::metadata(host.path("new 'x' -")).unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!((file("old"), file("later")), (b"through the link".to_vec(), b"through".to_vec()));
+        assert!(std::fs::symlink_metadata(host.path("link")).unwrap().is_symlink());
+        assert_eq!((file("good"), file("place"), file("empty")), (b"good".to_vec(), b"in place".to_vec(), vec![]));
+        use std::os::unix::fs::MetadataExt as _;
+        assert_eq!(before.ino(), std::fs::metadata(host.path("place")).unwrap().ino());
+        assert!(!Path::new(&host.path("bad")).exists());
+        assert!(out(&reader, 4).contains("leads to a folder that isn't there"), "{}", out(&reader, 4));
+        assert!(out(&reader, 5).contains("is a directory"));
+        assert!(out(&reader, 6).contains("there is no folder"));
+        assert!(out(&reader, 7).contains("refused by its validate command (exit code 1)"), "{}", out(&reader, 7));
+        let left: Vec<String> = std::fs::read_dir(host.folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .filter(|n| n.starts_with('.'))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn the_last_five_versions_are_kept_elsewhere() {
+    for shell in shells() {
+        let host = Host::new();
+        std::fs::write(host.path("f"), "first").unwrap();
+        std::fs::create_dir_all(host.path("lib/backup")).unwrap();
+        let name = file_name(&host.path("f"));
+        for i in 0..7 {
+            std::fs::write(host.path(&format!("lib/backup/{name}~2020010{i}T000000")), "x").unwrap();
+        }
+        std::fs::write(host.path("lib/backup/other~20200101T000000"), "x").unwrap();
+        let pieces = [piece(1, &[], &[], Step::Put(Put { backup: true, ..put(host.path("f"), b"second") }))];
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(codes(&reader), [(1, "0".into())], "{}", out(&reader, 1));
+        let mut kept: Vec<String> = std::fs::read_dir(host.path("lib/backup"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        kept.sort();
+        assert_eq!(kept.len(), 6, "{kept:?}");
+        let last = kept.iter().filter(|n| n.starts_with(&name)).next_back().unwrap();
+        assert_eq!(std::fs::read_to_string(host.path(&format!("lib/backup/{last}"))).unwrap(), "first");
+        assert_eq!(std::fs::read_to_string(host.path("f")).unwrap(), "second");
+    }
+}
+
+fn locked(host: &Host, generation: u64, pieces: &[Piece]) -> String {
+    let change = Change { pieces, generation: Some(generation), holder: "run r of me" };
+    let batch =
+        Batch { nonce: NONCE, run: "r", folders: host.folders(), change: Some(change), state: true, fragments: &[] };
+    batch.compose().replace(&format!(" {LOCK_SECONDS}\n"), " 2\n")
+}
+
+#[test]
+fn a_change_takes_the_lock_and_counts() {
+    for shell in shells() {
+        let host = Host::new();
+        let pieces = [piece(1, &[], &[], run("sleep 30 & :"))];
+        let reader = feed(&shell, &locked(&host, 0, &pieces));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
+        assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "1\n");
+        // The child of the step doesn't hold the lock; a state that has moved on is left alone.
+        let reader = feed(&shell, &locked(&host, 0, &pieces));
+        assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
+        let holder = Command::new("flock").args([&host.path("run/lock"), "sleep", "20"]).spawn();
+        std::thread::sleep(Duration::from_millis(300));
+        let reader = feed(&shell, &locked(&host, 1, &pieces));
+        assert_eq!((reader.ending(), codes(&reader)), (&Ending::Locked("run r of me".into()), vec![]), "{shell:?}");
+        assert_eq!(reader.waited_for(), Some("run r of me"));
+        let mut holder = holder.unwrap();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        let _ = Command::new("pkill").args(["-f", "sleep 20"]).status();
+    }
+}
+
+#[test]
+fn a_host_that_can_not_be_locked_is_not_changed() {
+    let host = Host::new();
+    std::fs::write(host.path("run"), "a file").unwrap();
+    let done = host.path("done");
+    let reader = feed(&["/bin/sh"], &locked(&host, 0, &[piece(1, &[], &[], run(&format!("touch {done}")))]));
+    assert_eq!(*reader.ending(), Ending::Unlockable(format!("{} can't be written", host.path("run"))));
+    assert!(!Path::new(&done).exists());
+}
+
+#[test]
+fn what_is_owed_is_noted_and_settled() {
+    let owed = |run: &str| Owed { address: "service:x/'$(y)".into(), title: "restart\n it".into(), run: run.into() };
+    for shell in shells() {
+        let host = Host::new();
+        let pieces = [Piece::of_test(1, &[], &[], Work::Owe(owed("r1")), 5)];
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(codes(&reader), [(1, "0".into())], "{}", out(&reader, 1));
+        let batch = |pieces| Batch {
+            nonce: NONCE,
+            run: "r",
+            folders: host.folders(),
+            change: Some(Change { pieces, generation: None, holder: "" }),
+            state: true,
+            fragments: &[],
+        };
+        let reader = feed(&shell, &batch(&[]).compose());
+        if rustix_is_root() {
+            assert_eq!(reader.state().unwrap(), "root 0\nservice:x/'$(y)\nrestart  it\nr1\n", "{shell:?}");
+        } else {
+            assert_eq!(reader.state().unwrap(), "");
+        }
+        let settle = [Piece::of_test(1, &[], &[], Work::Settle(owed("r2")), 5)];
+        feed(&shell, &batch(&settle).compose());
+        assert_eq!(std::fs::read_dir(host.path("lib/owed")).unwrap().count(), 0);
+    }
+}
+
+fn rustix_is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+}
+
+#[test]
+fn output_without_end_costs_no_memory() {
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stdout(format!("\n{NONCE} begin\n").as_bytes());
+    let chunk = vec![b'\n'; 1 << 20];
+    for _ in 0..100 {
+        assert_eq!(reader.stdout(&chunk), Reply::More);
+    }
+    reader.stdout(format!("\n{NONCE} {FRAGMENTS} 0 0\n\n\n{NONCE} end\n").as_bytes());
+    assert_eq!(*reader.ending(), Ending::Complete);
+    assert_eq!(reader.outputs(&[read("")]), [Err(Trouble::new("it printed more than 1 MiB"))]);
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stdout(&vec![b'x'; MAX_OUTPUT * 8]);
+    assert_eq!((reader.ending(), reader.noise().len()), (&Ending::Silent, 4096));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_bytes_reach_the_file(body in prop::collection::vec(any::<u8>(), 0..9000), name in "[^/\u{0}]{1,40}") {
+        prop_assume!(name != "." && name != "..");
+        for shell in shells() {
+            let host = Host::new();
+            let pieces = [piece(1, &[], &[], Step::Put(put(host.path(&name), &body)))];
+            let reader = feed(&shell, &host.batch(&pieces, &[]));
+            prop_assert_eq!(codes(&reader), vec![(1, "0".to_owned())], "{}", out(&reader, 1));
+            prop_assert_eq!(&std::fs::read(host.path(&name)).unwrap(), &body);
+        }
+    }
+
+    #[test]
+    fn any_output_comes_through(data in prop::collection::vec(any::<u8>(), 0..3000), cut in 1usize..50) {
+        let mut stream = format!("noise\n\n{NONCE} begin\n").into_bytes();
+        stream.extend_from_slice(&data);
+        stream.extend_from_slice(format!("\n{NONCE} {FRAGMENTS} 3 4\nerr\n\n\n{NONCE} end\n").as_bytes());
+        let mut reader = Reader::new(NONCE, String::new());
+        for piece in stream.chunks(cut) {
+            reader.stdout(piece);
+        }
+        prop_assert_eq!(reader.ending(), &Ending::Complete);
+        let expected = Output { code: 3, stdout: data, stderr: b"err\n".to_vec() };
+        prop_assert_eq!(reader.outputs(&[read("")]), vec![Ok(expected)]);
+        prop_assert_eq!(reader.noise(), "noise");
+    }
+}
