@@ -245,12 +245,17 @@ impl Netplay {
     pub(crate) fn new(hosts: &Hosts, arguments: &[&str]) -> Self {
         let whole = std::fs::read_to_string(env("LAB_INVENTORY")).unwrap();
         // The lab writes a host a line, `        np0002: {ansible_host: …}`.
-        let ours = whole.lines().filter(|line| {
+        let ours = |line: &str| {
             let host = line.strip_prefix("        ").and_then(|line| line.split_once(": {")).map(|(name, _)| name);
             host.is_none_or(|name| hosts.names().any(|ours| ours == name))
-        });
-        let text: String = ours.flat_map(|line| [line, "\n"]).collect();
-        Self::bare(arguments).file("inventory.yaml", &text.replace("      hosts:\n    ", "      hosts: {}\n    "))
+        };
+        let mut lines: Vec<&str> = whole.lines().filter(|line| ours(line)).collect();
+        for i in 0..lines.len() {
+            if lines[i] == "      hosts:" && !lines.get(i + 1).is_some_and(|next| next.starts_with("        ")) {
+                lines[i] = "      hosts: {}";
+            }
+        }
+        Self::bare(arguments).file("inventory.yaml", &(lines.join("\n") + "\n"))
     }
 
     /// A run with these arguments, and an empty folder.

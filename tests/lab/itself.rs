@@ -139,6 +139,21 @@ fn netplay_runs_where_the_hosts_are() {
     let run = netplay.run().exits(0);
     assert!(run.stdout.starts_with("netplay "), "{run:?}");
     let inventory = std::fs::read_to_string(netplay.path("inventory.yaml")).unwrap();
-    assert_eq!(inventory.matches("ansible_host").count(), 2, "{inventory}");
+    let groups = inventory.split_once("  children:\n").unwrap().1;
+    let [one, other] = [0, 1].map(|i| hosts.each().nth(i).unwrap());
+    assert_eq!(
+        groups.lines().filter(|line| !line.contains("ansible_ssh_common_args")).collect::<Vec<_>>(),
+        [
+            "    fleet:",
+            "      hosts:",
+            &format!("        {}: {{ansible_host: {}}}", one.0, one.address()),
+            &format!("        {}: {{ansible_host: {}}}", other.0, other.address()),
+            "    hidden:",
+            "      vars:",
+            "      hosts: {}",
+            "    sysd:",
+            "      hosts: {}",
+        ]
+    );
     assert!(netplay.start().wait().unwrap().success());
 }
