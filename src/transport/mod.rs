@@ -4,11 +4,21 @@
 //! transport calls it with whatever arrives and writes what it answers. Each call ends by its [`Deadline`], whatever
 //! the other side does.
 
+pub mod fake;
 mod gate;
+mod local;
+mod options;
 mod secret;
+mod ssh;
+mod ssh_config;
+pub mod sudo;
+mod wait;
 
 pub use gate::{Gate, Permit};
+pub use local::Local;
+pub use options::{Defaults, Lookup, become_from_variables};
 pub use secret::{Attempt, Password, Secret};
+pub use ssh::{Limits, Ssh};
 
 use std::fmt;
 use std::path::PathBuf;
@@ -244,4 +254,30 @@ pub trait Session: Send {
     /// # Errors
     /// The session broke, the deadline passed, or the request was refused.
     fn execute(&mut self, request: &str, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure>;
+}
+
+/// Names of key files in `~/.ssh` that are tried without being named.
+const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
+
+/// The transports of a run: each target by its own.
+#[derive(Debug, Default)]
+pub struct Carriers {
+    ssh: Ssh,
+    local: Local,
+}
+
+impl Carriers {
+    /// With these limits for SSH.
+    pub fn new(limits: Limits) -> Carriers {
+        Carriers { ssh: Ssh::new(limits), local: Local::new() }
+    }
+}
+
+impl Transport for Carriers {
+    fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
+        match target.carrier {
+            Carrier::Ssh2 => self.ssh.connect(target, gate, deadline),
+            Carrier::Local => self.local.connect(target, gate, deadline),
+        }
+    }
 }

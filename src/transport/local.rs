@@ -1,0 +1,252 @@
+//! This machine itself: requests are run by `/bin/sh` as child processes.
+
+use super::wait::{SLICE, wait};
+use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Reply, Session, Target, Transport};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The transport of `ansible_connection: local`.
+#[derive(Debug)]
+pub struct Local {
+    shell: Vec<OsString>,
+}
+
+impl Local {
+    /// Requests are run by `/bin/sh -c`.
+    pub fn new() -> Local {
+        Local::with_shell(["/bin/sh"])
+    }
+
+    /// Requests are run by this program and its arguments, `-c` and the request behind them.
+    pub fn with_shell<S: Into<OsString>>(shell: impl IntoIterator<Item = S>) -> Local {
+        Local { shell: shell.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Local {
+        Local::new()
+    }
+}
+
+impl Transport for Local {
+    fn connect(&self, _: &Target, _: &Gate, _: &Deadline) -> Result<Box<dyn Session>, Failure> {
+        Ok(Box::new(Here { shell: self.shell.clone() }))
+    }
+}
+
+struct Here {
+    shell: Vec<OsString>,
+}
+
+impl Session for Here {
+    fn execute(&mut self, request: &str, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
+        let refused = |what: &str| Failure::new(FailureKind::Refused, format!("/bin/sh can't be run: {what}"));
+        let (program, arguments) = self.shell.split_first().ok_or_else(|| refused("no shell was named"))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .arg("-c")
+            .arg(request)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A group of its own, so that Ctrl-C reaches netplay alone and running steps can finish.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| refused(&e.to_string()))?;
+        let mut running = Running { child, over: false };
+        let exit = running.talk(dialogue, deadline);
+        running.over = exit.is_ok();
+        exit
+    }
+}
+
+/// A child whose group is killed when it is dropped before its conversation was over.
+struct Running {
+    child: Child,
+    over: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.over {
+            // It may run on, as it would after the end of an SSH channel; usually it has ended, or is about to.
+            reap(&mut self.child, Duration::from_millis(50));
+        } else {
+            end_group(&mut self.child);
+        }
+    }
+}
+
+/// Kills a child that leads a process group, and its group.
+pub(super) fn end_group(child: &mut Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    reap(child, Duration::from_secs(1));
+}
+
+/// Collects a child that is about to end, so that no zombie stays. It isn't waited for longer than this.
+fn reap(child: &mut Child, at_most: Duration) {
+    let end = Instant::now() + at_most;
+    let mut pause = Duration::from_micros(200);
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+impl Running {
+    fn talk(&mut self, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
+        let broken = |e: std::io::Error| Failure::new(FailureKind::Lost, format!("the shell's pipes broke: {e}"));
+        let mut pipes = Pipes {
+            stdin: self.child.stdin.take(),
+            stdout: self.child.stdout.take(),
+            stderr: self.child.stderr.take(),
+            outgoing: Vec::new(),
+            written: 0,
+            end: false,
+        };
+        pipes.set_nonblocking().map_err(broken)?;
+        if pipes.take(dialogue.begin()) {
+            return Ok(Exit::Finished);
+        }
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let left = deadline.left();
+            if left.is_zero() {
+                return Err(if deadline.cancelled() {
+                    Failure::new(FailureKind::Interrupted, "the run was interrupted")
+                } else {
+                    Failure::new(FailureKind::Timeout, "the deadline passed")
+                });
+            }
+            let mut moved = pipes.write();
+            for error in [false, true] {
+                let got =
+                    if error { read(&mut pipes.stderr, &mut buffer) } else { read(&mut pipes.stdout, &mut buffer) };
+                if let Some(n) = got.map_err(broken)? {
+                    moved = true;
+                    let bytes = &buffer[..n];
+                    if pipes.take(if error { dialogue.stderr(bytes) } else { dialogue.stdout(bytes) }) {
+                        return Ok(Exit::Finished);
+                    }
+                }
+            }
+            if moved {
+                continue;
+            }
+            if pipes.stdout.is_none() && pipes.stderr.is_none() {
+                if let Some(status) = self.child.try_wait().map_err(broken)? {
+                    return Ok(match status.code() {
+                        Some(code) => Exit::Code(code),
+                        None => Exit::Signal(signal_name(&status.to_string())),
+                    });
+                }
+                // Both outputs are closed and it runs on: nothing can be polled for its end.
+                std::thread::sleep(left.min(Duration::from_millis(10)));
+            } else {
+                pipes.wait(left.min(SLICE));
+            }
+        }
+    }
+}
+
+/// The name of a signal as SSH tells it, without SIG (RFC 4254, 6.10), from std's words: `signal: 9 (SIGKILL)`.
+fn signal_name(status: &str) -> String {
+    let name = status.split_once("(SIG").and_then(|(_, rest)| rest.split_once(')'));
+    name.map_or(status, |(name, _)| name).to_owned()
+}
+
+struct Pipes {
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    outgoing: Vec<u8>,
+    written: usize,
+    end: bool,
+}
+
+impl Pipes {
+    fn set_nonblocking(&self) -> std::io::Result<()> {
+        let pipes = [
+            self.stdin.as_ref().map(AsFd::as_fd),
+            self.stdout.as_ref().map(AsFd::as_fd),
+            self.stderr.as_ref().map(AsFd::as_fd),
+        ];
+        for pipe in pipes.into_iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the dialogue wants; true if it wants nothing more.
+    fn take(&mut self, reply: Reply) -> bool {
+        match reply {
+            Reply::More => false,
+            Reply::Finish => true,
+            Reply::Write { bytes, end } => {
+                self.outgoing.extend(bytes);
+                self.end |= end;
+                false
+            }
+        }
+    }
+
+    /// Writes what is there to be written; true if something happened.
+    fn write(&mut self) -> bool {
+        let Some(stdin) = &mut self.stdin else { return false };
+        let mut moved = false;
+        while self.written < self.outgoing.len() {
+            match stdin.write(&self.outgoing[self.written..]) {
+                Ok(n) => {
+                    self.written += n;
+                    moved = true;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return moved,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // It reads no more, which is its right; what it says about it is read.
+                Err(_) => {
+                    self.stdin = None;
+                    return true;
+                }
+            }
+        }
+        (self.outgoing, self.written) = (Vec::new(), 0);
+        if self.end {
+            self.stdin = None;
+            return true;
+        }
+        moved
+    }
+
+    fn wait(&self, time: Duration) {
+        let mut fds = Vec::with_capacity(3);
+        fds.extend(self.stdout.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
+        fds.extend(self.stderr.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
+        if self.written < self.outgoing.len() {
+            fds.extend(self.stdin.as_ref().map(|p| PollFd::new(p, PollFlags::OUT)));
+        }
+        wait(&mut fds, time);
+    }
+}
+
+/// Reads from a pipe, which is dropped at its end; nothing if nothing came.
+fn read(pipe: &mut Option<impl Read>, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
+    let Some(from) = pipe else { return Ok(None) };
+    match from.read(buffer) {
+        Ok(0) => {
+            *pipe = None;
+            Ok(None)
+        }
+        Ok(n) => Ok(Some(n)),
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,277 @@
+//! known_hosts files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): which keys are known of a host, and where.
+
+use super::super::{Failure, FailureKind, HostKeyChecking, Target};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The signature algorithms by which a host key of each type is asked for, the better types first.
+const ALGORITHMS: [(&str, &str); 5] = [
+    ("ssh-ed25519", "ssh-ed25519"),
+    ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"),
+    ("ecdsa-sha2-nistp384", "ecdsa-sha2-nistp384"),
+    ("ecdsa-sha2-nistp521", "ecdsa-sha2-nistp521"),
+    ("ssh-rsa", "rsa-sha2-512,rsa-sha2-256,ssh-rsa"),
+];
+
+/// All known_hosts files of a run. Each is read once.
+#[derive(Debug, Default)]
+pub(super) struct KnownHosts {
+    files: Mutex<HashMap<PathBuf, Arc<File>>>,
+    /// Held while a new key is looked up again and appended.
+    appending: Mutex<()>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct File {
+    entries: Vec<Arc<Entry>>,
+    /// Entries by each plain name in them, lower case.
+    plain: HashMap<String, Vec<usize>>,
+    /// Entries whose names are patterns or hashed, which have to be compared one by one.
+    other: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    line: usize,
+    revoked: bool,
+    names: String,
+    kind: String,
+    key: String,
+}
+
+/// An entry that matches a host: its file and itself.
+type Found = (PathBuf, Arc<Entry>);
+
+impl KnownHosts {
+    /// The host key algorithms to ask for, those of known keys first: otherwise a host of which one type is known
+    /// would show another one, and look changed.
+    pub(super) fn algorithms(&self, target: &Target) -> Result<String, Failure> {
+        let known = self.find(target)?;
+        let is_known = |kind: &str| known.iter().any(|(_, e)| !e.revoked && e.kind == kind);
+        let (mut order, rest): (Vec<_>, Vec<_>) = ALGORITHMS.iter().partition(|(kind, _)| is_known(kind));
+        order.extend(rest);
+        Ok(order.iter().map(|(_, algorithms)| *algorithms).collect::<Vec<_>>().join(","))
+    }
+
+    /// Judges the key that a host showed; stores it where that is wished.
+    pub(super) fn check(&self, target: &Target, key: &[u8]) -> Result<(), Failure> {
+        let shown = STANDARD.encode(key);
+        if self.judge(target, key, &shown, &self.find(target)?)? {
+            return Ok(());
+        }
+        let _alone = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another visit may have stored a key for the same name meanwhile.
+        if self.judge(target, key, &shown, &self.find(target)?)? { Ok(()) } else { self.append(target, key, &shown) }
+    }
+
+    /// True if the key is to be taken, false if it is to be stored first.
+    fn judge(&self, target: &Target, key: &[u8], shown: &str, known: &[Found]) -> Result<bool, Failure> {
+        let kind = key_kind(key);
+        let print = fingerprint(key);
+        let name = lookup_name(target);
+        if let Some((path, entry)) = known.iter().find(|(_, e)| e.revoked && e.key == shown) {
+            return Err(Failure::new(
+                FailureKind::HostKey,
+                format!("the host shows a key that is revoked by {}:{}", path.display(), entry.line),
+            )
+            .hint("don't connect before the host has a new key"));
+        }
+        let mut known = known.iter().filter(|(_, e)| !e.revoked).peekable();
+        if target.host_key_checking == HostKeyChecking::No {
+            return Ok(true);
+        }
+        let Some((first_path, first)) = known.peek().map(|(p, e)| (p, e.clone())) else {
+            return match target.host_key_checking {
+                HostKeyChecking::AcceptNew => Ok(false),
+                _ => Err(Failure::new(
+                    FailureKind::HostKey,
+                    format!("the host key of {name} isn't in known_hosts: {kind} {print}"),
+                )
+                .hint(format!(
+                    "compare the fingerprint, then add it: {} >> {}; or take the keys of new hosts by \
+                     --host-key-checking accept-new",
+                    keyscan(target),
+                    target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string()),
+                ))),
+            };
+        };
+        if known.any(|(_, e)| e.key == shown) {
+            return Ok(true);
+        }
+        Err(Failure::new(
+            FailureKind::HostKey,
+            format!(
+                "the host key of {name} has changed: it shows {kind} {print}, and {}:{} has {} {}",
+                first_path.display(),
+                first.line,
+                first.kind,
+                STANDARD.decode(&first.key).map_or_else(|_| "an unreadable key".into(), |k| fingerprint(&k)),
+            ),
+        )
+        .hint(format!(
+            "if the host was reinstalled, forget the old key: ssh-keygen -f {} -R '{name}'; otherwise somebody may be \
+             in between",
+            first_path.display(),
+        )))
+    }
+
+    /// The entries for a target, in the order of the files.
+    fn find(&self, target: &Target) -> Result<Vec<Found>, Failure> {
+        let mut found = Vec::new();
+        let name = lookup_name(target);
+        for path in &target.known_hosts {
+            let file = match self.file(path) {
+                Err(_) if target.host_key_checking == HostKeyChecking::No => continue,
+                file => file?,
+            };
+            found.extend(file.find(&name).map(|e| (path.clone(), e)));
+        }
+        // As OpenSSH: a key that is stored without the port is good for each port.
+        if found.is_empty() && target.host_key_alias.is_none() && target.port != 22 {
+            return self.find(&Target { host_key_alias: Some(target.address.clone()), ..target.clone() });
+        }
+        Ok(found)
+    }
+
+    fn file(&self, path: &Path) -> Result<Arc<File>, Failure> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files.get(path) {
+            return Ok(file.clone());
+        }
+        let text = match std::fs::read(path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+                String::new()
+            }
+            Err(e) => {
+                return Err(Failure::new(FailureKind::HostKey, format!("{} can't be read: {e}", path.display())));
+            }
+        };
+        let file = Arc::new(File::parse(&text));
+        files.insert(path.to_owned(), file.clone());
+        Ok(file)
+    }
+
+    fn append(&self, target: &Target, key: &[u8], shown: &str) -> Result<(), Failure> {
+        let Some(path) = target.known_hosts.first() else { return Ok(()) };
+        let line = format!("{} {} {shown}\n", lookup_name(target), key_kind(key));
+        let write = || -> std::io::Result<()> {
+            if let Some(folder) = path.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
+            let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+            // A last line without its end is closed first; all in one write, as other programs append as well.
+            let mut last = [b'\n'];
+            if file.seek(SeekFrom::End(-1)).is_ok() {
+                file.read_exact(&mut last)?;
+            }
+            let start = if last == [b'\n'] { "" } else { "\n" };
+            file.write_all(format!("{start}{line}").as_bytes())
+        };
+        write().map_err(|e| {
+            Failure::new(FailureKind::HostKey, format!("the new host key can't be stored in {}: {e}", path.display()))
+                .hint("name another file by UserKnownHostsFile, or use --host-key-checking no")
+        })?;
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = files.entry(path.clone()).or_default();
+        let number = file.entries.last().map_or(1, |e| e.line + 1);
+        Arc::make_mut(file).add(&line, number);
+        Ok(())
+    }
+}
+
+impl File {
+    fn parse(text: &str) -> File {
+        let mut file = File::default();
+        for (i, line) in text.lines().enumerate() {
+            file.add(line, i + 1);
+        }
+        file
+    }
+
+    fn add(&mut self, line: &str, number: usize) {
+        let mut words = line.split_whitespace();
+        let mut first = words.next().unwrap_or_default();
+        let revoked = first == "@revoked";
+        if revoked {
+            first = words.next().unwrap_or_default();
+        }
+        // A line of @cert-authority names keys of which no host has one itself.
+        if first.is_empty() || first.starts_with(['#', '@']) {
+            return;
+        }
+        let (Some(kind), Some(key)) = (words.next(), words.next()) else { return };
+        let index = self.entries.len();
+        let names = first.to_lowercase();
+        if first.contains(['|', '*', '?', '!']) {
+            self.other.push(index);
+        } else {
+            for name in names.split(',') {
+                self.plain.entry(name.to_owned()).or_default().push(index);
+            }
+        }
+        // The base64 of a hash is case-sensitive.
+        let names = if first.starts_with('|') { first.to_owned() } else { names };
+        self.entries.push(Arc::new(Entry { line: number, revoked, names, kind: kind.to_owned(), key: key.to_owned() }));
+    }
+
+    fn find(&self, name: &str) -> impl Iterator<Item = Arc<Entry>> {
+        let other = self.other.iter().copied().filter(|i| self.entries[*i].matches(name));
+        let mut found: Vec<usize> = self.plain.get(name).into_iter().flatten().copied().chain(other).collect();
+        found.sort_unstable();
+        found.into_iter().map(|i| self.entries[i].clone())
+    }
+}
+
+impl Entry {
+    /// Whether an entry with patterns or a hash is for this name.
+    fn matches(&self, name: &str) -> bool {
+        if let Some(hashed) = self.names.strip_prefix("|1|") {
+            let Some((salt, hash)) = hashed.split_once('|') else { return false };
+            let (Ok(salt), Ok(hash)) = (STANDARD.decode(salt), STANDARD.decode(hash)) else { return false };
+            let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(&salt) else { return false };
+            mac.update(name.as_bytes());
+            return mac.verify_slice(&hash).is_ok();
+        }
+        super::super::ssh_config::matches_list(self.names.split(','), name)
+    }
+}
+
+/// The name that known_hosts is searched for.
+fn lookup_name(target: &Target) -> String {
+    match (&target.host_key_alias, target.port) {
+        (Some(alias), _) => alias.to_lowercase(),
+        (None, 22) => target.address.to_lowercase(),
+        (None, port) => format!("[{}]:{port}", target.address.to_lowercase()),
+    }
+}
+
+fn keyscan(target: &Target) -> String {
+    match target.port {
+        22 => format!("ssh-keyscan {}", target.address),
+        port => format!("ssh-keyscan -p {port} {}", target.address),
+    }
+}
+
+/// The type of a key: the first string of its blob (RFC 4253, 6.6).
+fn key_kind(key: &[u8]) -> String {
+    let text = key.get(..4).and_then(|len| {
+        let len = u32::from_be_bytes([len[0], len[1], len[2], len[3]]);
+        key.get(4..4 + len as usize)
+    });
+    text.map_or_else(|| "a key of unknown type".into(), |t| String::from_utf8_lossy(t).into_owned())
+}
+
+/// A fingerprint as OpenSSH shows it.
+fn fingerprint(key: &[u8]) -> String {
+    format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(key)))
+}

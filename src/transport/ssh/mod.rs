@@ -1,0 +1,372 @@
+//! SSH by libssh2, in this process.
+
+mod known_hosts;
+mod link;
+mod login;
+mod route;
+
+use super::wait::SLICE;
+use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Reply, Session, Target, Transport};
+use known_hosts::KnownHosts;
+use link::{Link, Stop, code, number};
+use ssh2::{Channel, MethodType};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many handshakes one bastion is asked for at once; its sshd drops some at random from 10 on (`MaxStartups`).
+const PER_BASTION: usize = 8;
+/// How often a connection is made again that the host closed before it named itself, as `MaxStartups` does.
+const RETRIES: u32 = 3;
+/// For how long a refused channel is asked for again: with `MaxSessions 1` the one before must have ended.
+const CHANNEL_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Key exchanges in the order of what they cost: curve25519 takes the client 5 ms, a group of 8,192 bits a hundred.
+const KEX: &str = "curve25519-sha256,curve25519-sha256@libssh.org,ecdh-sha2-nistp256,ecdh-sha2-nistp384,\
+                   ecdh-sha2-nistp521,diffie-hellman-group14-sha256,diffie-hellman-group-exchange-sha256,\
+                   diffie-hellman-group16-sha512,diffie-hellman-group18-sha512,diffie-hellman-group14-sha1";
+
+/// How long the parts of a connect may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// TCP, for hosts without a limit of their own.
+    pub connect: Duration,
+    /// From the TCP connection to the end of the login.
+    pub login: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connect: Duration::from_secs(10), login: Duration::from_secs(30) }
+    }
+}
+
+/// The transport of `ansible_connection: ssh`.
+#[derive(Debug, Default)]
+pub struct Ssh {
+    limits: Limits,
+    known_hosts: KnownHosts,
+    bastions: Mutex<HashMap<String, Arc<Gate>>>,
+}
+
+impl Ssh {
+    /// With these limits.
+    pub fn new(limits: Limits) -> Ssh {
+        Ssh { limits, ..Ssh::default() }
+    }
+
+    /// A session that is logged in, over all jumps.
+    fn open(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Channels, Failure> {
+        let mut way: Option<(&Target, Link)> = None;
+        for hop in target.jumps.iter().chain([target]) {
+            let is_bastion = !std::ptr::eq(hop, target);
+            let link = if is_bastion {
+                let key = format!("{}@{}:{}", hop.user, hop.address, hop.port);
+                let mut bastions = self.bastions.lock().unwrap_or_else(PoisonError::into_inner);
+                let own = bastions.entry(key).or_insert_with(|| Arc::new(Gate::new(PER_BASTION))).clone();
+                drop(bastions);
+                // Held before TCP connects: what a bastion counts is connections that aren't logged in yet.
+                let permit = own.enter(deadline).ok_or_else(|| queued(deadline))?;
+                let hopped = self.hop(hop, way, gate, deadline);
+                drop(permit);
+                hopped.map_err(|f| Failure { message: format!("bastion {}: {}", hop.host, f.message), ..f })?
+            } else {
+                self.hop(hop, way, gate, deadline)?
+            };
+            if !is_bastion {
+                return Ok(link);
+            }
+            way = Some((hop, link.link));
+        }
+        Err(Failure::new(FailureKind::Connect, "there is no way to the host"))
+    }
+
+    /// One session, over the one before it.
+    fn hop(
+        &self,
+        target: &Target,
+        way: Option<(&Target, Link)>,
+        gate: &Gate,
+        deadline: &Deadline,
+    ) -> Result<Channels, Failure> {
+        let connecting = || deadline.within(target.connect_timeout.unwrap_or(self.limits.connect));
+        if let Some((via, bastion)) = way {
+            let socket = route::through(bastion, via, target, &connecting())?;
+            return self.greet(target, socket, gate, deadline).map(|link| Channels::new(link, None));
+        }
+        if let Some(command) = &target.proxy_command {
+            let (socket, mut proxy) = route::Proxy::start(command)?;
+            return match self.greet(target, socket, gate, deadline) {
+                Ok(link) => Ok(Channels::new(link, Some(proxy))),
+                Err(failure) => Err(match proxy.said() {
+                    Some(text) => {
+                        Failure { message: format!("{}; the proxy command says: {text}", failure.message), ..failure }
+                    }
+                    None => failure,
+                }),
+            };
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let socket = route::tcp(target, &connecting())?;
+            match self.greet(target, socket, gate, deadline) {
+                // Not each at the same time again.
+                Err(f) if f.message == DROPPED && tries < RETRIES => {
+                    let jitter = u64::from(getrandom::u32().unwrap_or_default() % 400);
+                    std::thread::sleep(deadline.left().min(Duration::from_millis(100 + jitter)));
+                }
+                other => return other.map(|link| Channels::new(link, None)),
+            }
+        }
+    }
+
+    /// Handshake, host key and login over a connected socket.
+    fn greet(&self, target: &Target, socket: OwnedFd, gate: &Gate, deadline: &Deadline) -> Result<Link, Failure> {
+        let _permit = gate.enter(deadline).ok_or_else(|| queued(deadline))?;
+        let start = Instant::now();
+        let deadline = deadline.within(self.limits.login);
+        let broken = |e: ssh2::Error| Failure::new(FailureKind::Handshake, format!("libssh2: {}", e.message()));
+        let mut link = Link::new(Arc::new(socket), target.keepalive).map_err(broken)?;
+        link.session.method_pref(MethodType::Kex, KEX).map_err(broken)?;
+        link.session.method_pref(MethodType::HostKey, &self.known_hosts.algorithms(target)?).map_err(broken)?;
+        if let Err(stop) = link.drive(&deadline, ssh2::Session::handshake) {
+            return Err(handshake_failure(&link, stop, &deadline, start.elapsed()));
+        }
+        let key = link.session.host_key().map(|(key, _)| key.to_vec());
+        let key = key.ok_or_else(|| Failure::new(FailureKind::Handshake, "the host showed no host key"))?;
+        self.known_hosts.check(target, &key)?;
+        login::login(&mut link, target, &deadline)?;
+        Ok(link)
+    }
+}
+
+impl Transport for Ssh {
+    fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
+        Ok(Box::new(self.open(target, gate, deadline)?))
+    }
+}
+
+fn queued(deadline: &Deadline) -> Failure {
+    route::over(deadline, FailureKind::Timeout, "the deadline passed while other hosts were logged in to")
+}
+
+const DROPPED: &str = "the host closed the connection before it said anything";
+
+fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duration) -> Failure {
+    let named = link.session.banner_bytes().is_some_and(|b| b.starts_with(b"SSH-"));
+    let fail = |message: String| route::over(deadline, FailureKind::Handshake, message);
+    let seconds = time.as_secs();
+    match &stop {
+        Stop::Interrupted => stop.lost(),
+        Stop::Late | Stop::Silent(..) if named => {
+            fail(format!("the host fell silent in the key exchange, for {seconds} s"))
+                .hint("small packets pass and large ones may not: is an MTU on the way too small?")
+        }
+        Stop::Late | Stop::Silent(..) => {
+            fail(format!("the host accepted the connection and didn't name itself as an SSH server within {seconds} s"))
+                .hint("its sshd hangs, the host is out of memory, or another service listens on this port")
+        }
+        Stop::Ssh(error) => match number(error) {
+            _ if !named && stop.is_loss() => fail(DROPPED.to_owned())
+                .hint("its sshd may be at its MaxStartups, still starting, or closed to this address"),
+            _ if !named => fail(format!("what answers isn't an SSH server ({})", error.message())),
+            _ if stop.is_loss() => {
+                fail("the host closed the connection in the key exchange".to_owned()).hint("its sshd's log says why")
+            }
+            code::KEX_FAILURE | code::METHOD_NONE | code::KEY_EXCHANGE_FAILURE => {
+                fail(format!("no common algorithms with the host's SSH server ({})", error.message()))
+                    .hint("its server is very old, or allows only algorithms that libssh2 lacks")
+            }
+            _ => fail(format!("the key exchange failed: {}", error.message())),
+        },
+    }
+}
+
+/// A session and the channels of its executions, one after the other.
+struct Channels {
+    link: Link,
+    /// The command that carries the connection.
+    _proxy: Option<route::Proxy>,
+    executions: u32,
+    /// Whether a packet was left half sent, so that nothing else can be.
+    stuck: bool,
+}
+
+impl Channels {
+    fn new(link: Link, proxy: Option<route::Proxy>) -> Channels {
+        Channels { link, _proxy: proxy, executions: 0, stuck: false }
+    }
+
+    fn channel(&mut self, deadline: &Deadline) -> Result<Channel, Failure> {
+        let patience = Instant::now() + CHANNEL_PATIENCE;
+        loop {
+            match self.link.drive(deadline, |s| s.channel_session()) {
+                Ok(channel) => return Ok(channel),
+                Err(stop) if stop.code() != Some(code::CHANNEL_FAILURE) => return Err(stop.lost()),
+                Err(_) if self.executions > 0 && Instant::now() < patience => {
+                    self.link.wait(deadline, Duration::from_millis(20)).map_err(Stop::lost)?;
+                }
+                Err(Stop::Ssh(e)) => {
+                    return Err(Failure::new(
+                        FailureKind::Refused,
+                        format!("the host let us in and opens no further session ({})", e.message()),
+                    )
+                    .hint("its sshd's MaxSessions is 0, or what was run before hasn't ended"));
+                }
+                Err(stop) => return Err(stop.lost()),
+            }
+        }
+    }
+}
+
+impl Session for Channels {
+    fn execute(&mut self, request: &str, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
+        if self.stuck {
+            return Err(Failure::new(FailureKind::Lost, "the session was lost: the host stopped reading"));
+        }
+        let mut channel = self.channel(deadline)?;
+        self.executions += 1;
+        self.link.drive(deadline, |_| channel.exec(request)).map_err(|stop| match stop.code() {
+            Some(code::CHANNEL_REQUEST_DENIED) => {
+                Failure::new(FailureKind::Refused, "the host refuses to run commands")
+                    .hint("the account may be for file transfer or forwarding only")
+            }
+            _ => stop.lost(),
+        })?;
+        let mut talk = Talk { channel, outgoing: Vec::new(), written: 0, end: false, ended: false };
+        let exit = talk.hold(&mut self.link, dialogue, deadline)?;
+        if exit == Exit::Finished && !talk.settle(&mut self.link, deadline) {
+            self.stuck = true;
+        }
+        self.link.retire(talk.channel);
+        Ok(exit)
+    }
+}
+
+/// One execution's conversation.
+struct Talk {
+    channel: Channel,
+    outgoing: Vec<u8>,
+    written: usize,
+    /// Whether what is outgoing is the last.
+    end: bool,
+    /// Whether the other side was told so.
+    ended: bool,
+}
+
+impl Talk {
+    fn hold(&mut self, link: &mut Link, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
+        if self.take(dialogue.begin()) {
+            return Ok(Exit::Finished);
+        }
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            link.nurse();
+            let mut moved = false;
+            for stream in [0, 1] {
+                match self.channel.stream(stream).read(&mut buffer) {
+                    Ok(0) => {}
+                    Ok(n) => {
+                        moved = true;
+                        let bytes = &buffer[..n];
+                        let reply = if stream == 0 { dialogue.stdout(bytes) } else { dialogue.stderr(bytes) };
+                        if self.take(reply) {
+                            return Ok(Exit::Finished);
+                        }
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                    Err(_) => return Err(last(link).lost()),
+                }
+            }
+            moved |= self.write(link)?;
+            if self.channel.eof() {
+                match self.channel.wait_close() {
+                    Ok(()) => return self.exit(),
+                    Err(e) if number(&e) == code::AGAIN => {}
+                    Err(e) => return Err(Stop::Ssh(e).lost()),
+                }
+            }
+            // What the calls above read for another stream than their own is in libssh2's hands, not in the socket.
+            moved |= self.channel.read_window().available > 0;
+            // Output without end must not carry an execution past its deadline.
+            link.wait(deadline, if moved { Duration::ZERO } else { SLICE }).map_err(Stop::lost)?;
+        }
+    }
+
+    /// Does what the dialogue wants; true if it wants nothing more.
+    fn take(&mut self, reply: Reply) -> bool {
+        match reply {
+            Reply::More => false,
+            Reply::Finish => true,
+            Reply::Write { bytes, end } => {
+                self.outgoing.extend(bytes);
+                self.end |= end;
+                false
+            }
+        }
+    }
+
+    /// Writes what is there to be written; true if something happened.
+    fn write(&mut self, link: &Link) -> Result<bool, Failure> {
+        let mut moved = false;
+        while self.written < self.outgoing.len() {
+            match self.channel.write(&self.outgoing[self.written..]) {
+                Ok(n) => {
+                    self.written += n;
+                    moved = true;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved),
+                Err(_) => {
+                    let stop = last(link);
+                    if stop.is_loss() {
+                        return Err(stop.lost());
+                    }
+                    // It reads no more, which is its right; what it says about it is read.
+                    (self.written, self.end) = (self.outgoing.len(), false);
+                }
+            }
+        }
+        (self.outgoing, self.written) = (Vec::new(), 0);
+        if self.end && !self.ended {
+            match self.channel.send_eof() {
+                Ok(()) => self.ended = true,
+                Err(e) if number(&e) == code::AGAIN => return Ok(moved),
+                Err(e) => match Stop::Ssh(e) {
+                    stop if stop.is_loss() => return Err(stop.lost()),
+                    _ => self.ended = true,
+                },
+            }
+            return Ok(true);
+        }
+        Ok(moved)
+    }
+
+    /// Sends the rest of a packet that was sent in part, which libssh2 wants before any other; false if the other side
+    /// doesn't take it.
+    fn settle(&mut self, link: &mut Link, deadline: &Deadline) -> bool {
+        let deadline = deadline.within(Duration::from_secs(2));
+        let full = |link: &Link| link.interest().contains(rustix::event::PollFlags::OUT);
+        while self.written < self.outgoing.len() && full(link) {
+            if link.wait(&deadline, SLICE).is_err() || self.write(link).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn exit(&self) -> Result<Exit, Failure> {
+        let broken = |e: ssh2::Error| Stop::Ssh(e).lost();
+        if let Some(signal) = self.channel.exit_signal().map_err(broken)?.exit_signal {
+            return Ok(Exit::Signal(signal));
+        }
+        Ok(Exit::Code(self.channel.exit_status().map_err(broken)?))
+    }
+}
+
+/// The error that libssh2 told last; reading and writing give it without its number.
+fn last(link: &Link) -> Stop {
+    Stop::Ssh(ssh2::Error::last_session_error(&link.session).unwrap_or_else(ssh2::Error::unknown))
+}

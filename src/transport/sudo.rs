@@ -1,0 +1,290 @@
+//! What is asked of the login shell, and the conversation with sudo before the script.
+//!
+//! Tried with sudo 1.9.13: a wrong password makes it read the next lines of standard input as further tries, and where
+//! it asks for none, a password that is sent anyway is run as a command. So the password is written once, after the
+//! prompt was seen, and the script only after the shell behind sudo has said that it is ready.
+
+use super::secret::{Attempt, Password};
+use super::{Deadline, Dialogue, Exit, Identity, Reply};
+
+/// How much of what sudo says is kept, in bytes.
+const KEPT: usize = 4096;
+
+/// The request that starts `/bin/sh` as an identity, reading a script from standard input; the connection is its `$1`.
+/// It means the same to sh, bash, csh and fish as login shells. Who is to become whom the login user is already, root
+/// too, does without sudo.
+pub fn request(identity: &Identity, login: &str, nonce: &str) -> String {
+    match identity {
+        Identity::Sudo { user, password } if user != login => {
+            let user = if user == "root" { String::new() } else { format!("-u {} ", quote(user)) };
+            match password {
+                None => format!("exec sudo -n {user}/bin/sh -s \"$SSH_CONNECTION\""),
+                Some(_) => format!(
+                    "exec sudo -S -p {nonce} {user}/bin/sh -c 'echo; echo {nonce} ready; exec /bin/sh -s \"$0\"' \
+                     \"$SSH_CONNECTION\""
+                ),
+            }
+        }
+        _ => "exec /bin/sh -s \"$SSH_CONNECTION\"".to_owned(),
+    }
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Whether a name can be one of a user, for a request that each login shell reads alike.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_user(name: &str) -> Result<(), String> {
+    let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"!:/\\".contains(c);
+    if name.is_empty() || name.starts_with('-') || name.contains(strange) {
+        return Err(format!("`{name}` can't be the name of a user"));
+    }
+    Ok(())
+}
+
+/// Why sudo didn't let us become whom we want to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The login user may not; with sudo's words.
+    NotAllowed(String),
+    /// The password is wrong.
+    WrongPassword,
+    /// It wants a password, and there is none.
+    PasswordNeeded,
+    /// The password wasn't tried, for this reason.
+    NotTried(&'static str),
+    /// The host has no sudo.
+    NoSudo,
+    /// It wants a terminal.
+    RequireTty,
+    /// Something else; with its words.
+    Other(String),
+}
+
+impl Refusal {
+    /// What happened, in one sentence without a full stop; and what to do about it.
+    pub fn told(&self, login: &str, user: &str) -> (String, Option<String>) {
+        match self {
+            Refusal::NotAllowed(text) => (
+                format!("sudo doesn't let {login} become {user}: {text}"),
+                Some(format!("allow it in sudoers, for all commands: {login} ALL=({user}) NOPASSWD: ALL")),
+            ),
+            Refusal::WrongPassword => (
+                format!("sudo refused the password of {login}"),
+                Some("set ansible_become_password, or type it again with -K".to_owned()),
+            ),
+            Refusal::PasswordNeeded => (
+                format!("sudo wants the password of {login}"),
+                Some(format!(
+                    "set ansible_become_password, use -K, or allow it without: {login} ALL=({user}) NOPASSWD: ALL"
+                )),
+            ),
+            Refusal::NotTried(why) => (format!("sudo asks for a password: {why}"), None),
+            Refusal::NoSudo => (
+                "the host has no sudo".to_owned(),
+                Some(format!("install it, or log in as {user}: ansible_user: {user}, ansible_become: false")),
+            ),
+            Refusal::RequireTty => (
+                "sudo wants a terminal, and netplay uses none".to_owned(),
+                Some(format!("add this line to sudoers: Defaults:{login} !requiretty")),
+            ),
+            Refusal::Other(text) => (format!("sudo failed: {text}"), None),
+        }
+    }
+}
+
+/// A dialogue behind sudo: the inner one begins when the shell that sudo started is there.
+pub struct Elevated<'d> {
+    inner: &'d mut dyn Dialogue,
+    password: Option<&'d Password>,
+    attempt: Option<Attempt<'d>>,
+    nonce: String,
+    deadline: Deadline,
+    state: State,
+    /// What standard output said before the shell was ready.
+    out: Vec<u8>,
+    /// The first of what standard error said.
+    said: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    /// There is nothing to wait for.
+    Direct,
+    /// sudo may ask, or start the shell.
+    Asking,
+    /// The password was written.
+    Answered,
+    /// The shell runs.
+    Ready,
+    /// sudo asked a second time.
+    Wrong,
+    /// There was no leave to try the password.
+    NotTried(&'static str),
+}
+
+impl<'d> Elevated<'d> {
+    /// The dialogue that goes with [`request`] of the same identity, login user and nonce.
+    pub fn new(
+        inner: &'d mut dyn Dialogue,
+        identity: &'d Identity,
+        login: &str,
+        nonce: &str,
+        deadline: &Deadline,
+    ) -> Elevated<'d> {
+        let password = match identity {
+            Identity::Sudo { user, password } if user != login => password.as_ref(),
+            _ => None,
+        };
+        Elevated {
+            inner,
+            password,
+            attempt: None,
+            nonce: nonce.to_owned(),
+            deadline: deadline.clone(),
+            state: if password.is_some() { State::Asking } else { State::Direct },
+            out: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    /// Why the shell never ran; to be asked when the inner dialogue has seen no sign of its script. Nothing if that
+    /// wasn't sudo's doing. `exit` is missing where the execution broke off.
+    pub fn refusal(&self, exit: Option<&Exit>) -> Option<Refusal> {
+        match self.state {
+            State::Ready => return None,
+            State::Wrong => return Some(Refusal::WrongPassword),
+            State::NotTried(why) => return Some(Refusal::NotTried(why)),
+            State::Direct | State::Asking | State::Answered => {}
+        }
+        let text = String::from_utf8_lossy(&self.said).replace(&self.nonce, "");
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let has = |part: &str| lines.iter().any(|line| line.contains(part));
+        let last = || lines.iter().rev().find(|l| l.contains("sudo")).or(lines.last()).map_or("", |l| l).to_owned();
+        if matches!(exit, Some(Exit::Code(127))) || has("sudo: command not found") || has("sudo: Command not found") {
+            return Some(Refusal::NoSudo);
+        }
+        if has("you must have a tty") {
+            return Some(Refusal::RequireTty);
+        }
+        if has("is not in the sudoers file") || has("is not allowed to ") || has("may not run sudo") {
+            return Some(Refusal::NotAllowed(last()));
+        }
+        if has("incorrect password") || has("Sorry, try again") {
+            return Some(Refusal::WrongPassword);
+        }
+        if has("a password is required") || has("no password was provided") {
+            return Some(Refusal::PasswordNeeded);
+        }
+        let sudos = lines.iter().any(|line| line.starts_with("sudo"));
+        (sudos || self.state != State::Direct).then(|| Refusal::Other(last()))
+    }
+
+    fn settle(&mut self, good: bool) {
+        if let Some(attempt) = self.attempt.take() {
+            attempt.settle(good);
+        }
+    }
+
+    /// Looks for the prompt in what standard error said since the last answer.
+    fn prompted(&mut self) -> bool {
+        let found = find(&self.said, self.nonce.as_bytes());
+        if let Some(at) = found {
+            self.said.drain(at..at + self.nonce.len());
+        }
+        found.is_some()
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+impl Dialogue for Elevated<'_> {
+    fn begin(&mut self) -> Reply {
+        if self.state == State::Direct { self.inner.begin() } else { Reply::More }
+    }
+
+    fn stdout(&mut self, bytes: &[u8]) -> Reply {
+        if !matches!(self.state, State::Asking | State::Answered) {
+            return self.inner.stdout(bytes);
+        }
+        // What stands before is a banner; a part of the line may still be to come.
+        self.out.extend_from_slice(bytes);
+        let ready = format!("\n{} ready\n", self.nonce);
+        let Some(at) = find(&self.out, ready.as_bytes()) else {
+            let keep = self.out.len().saturating_sub(ready.len());
+            self.out.drain(..keep);
+            return Reply::More;
+        };
+        self.settle(true);
+        self.state = State::Ready;
+        let rest = self.out.split_off(at + ready.len());
+        let first = self.inner.begin();
+        if rest.is_empty() || first == Reply::Finish {
+            return first;
+        }
+        match (first, self.inner.stdout(&rest)) {
+            (Reply::Write { mut bytes, end }, Reply::Write { bytes: more, end: last }) => {
+                bytes.extend(more);
+                Reply::Write { bytes, end: end || last }
+            }
+            (first, Reply::More) => first,
+            (_, second) => second,
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> Reply {
+        let room = KEPT.saturating_sub(self.said.len());
+        match self.state {
+            State::Direct | State::Ready => {
+                self.said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                self.inner.stderr(bytes)
+            }
+            State::Asking | State::Answered => {
+                // A lecture of any length may stand before the prompt.
+                self.said.extend_from_slice(bytes);
+                let prompted = self.prompted();
+                self.said.drain(..self.said.len().saturating_sub(KEPT));
+                if !prompted {
+                    return Reply::More;
+                }
+                if self.state == State::Answered {
+                    self.settle(false);
+                    self.state = State::Wrong;
+                    return Reply::Finish;
+                }
+                match self.password.map(|p| p.attempt(&self.deadline)) {
+                    Some(Ok(attempt)) => {
+                        let bytes = format!("{}\n", attempt.reveal()).into_bytes();
+                        self.attempt = Some(attempt);
+                        self.state = State::Answered;
+                        Reply::Write { bytes, end: false }
+                    }
+                    Some(Err(why)) => {
+                        self.state = State::NotTried(why);
+                        Reply::Finish
+                    }
+                    None => Reply::Finish,
+                }
+            }
+            State::Wrong | State::NotTried(_) => Reply::Finish,
+        }
+    }
+}
+
+impl Drop for Elevated<'_> {
+    fn drop(&mut self) {
+        // sudo may end after one try (passwd_tries=1). What it said of the password must count, or each host would try.
+        if self.state == State::Answered {
+            match self.refusal(None) {
+                Some(Refusal::WrongPassword) => self.settle(false),
+                Some(Refusal::NotAllowed(_)) => self.settle(true),
+                _ => {}
+            }
+        }
+    }
+}
