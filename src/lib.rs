@@ -5,6 +5,7 @@ pub mod error;
 pub mod event;
 pub mod graph;
 pub mod plan;
+pub mod inventory;
 pub mod playbook;
 pub mod resource;
 pub mod shell;
