@@ -15,7 +15,6 @@
 
 mod address;
 mod ansible_cfg;
-mod hostlist;
 mod ini;
 mod literal;
 mod pattern;
@@ -30,13 +29,14 @@ mod yaml_file;
 mod tests;
 
 pub use crate::error::Error as Warning;
-pub use hostlist::{expand, fold, split_list};
+pub use crate::hostlist::{expand, fold, split_list};
 pub use pattern::{Selection, argument};
 pub use print::to_text;
 pub use tree::HostId;
 pub use vars::{VarMap, Vars};
 
 use crate::error::{Error, Errors, Kind};
+use crate::hostlist;
 use crate::source::{Source, Span};
 use crate::yaml::{self, Node};
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 1_000_000;
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Whether a text holds a range.
-pub(super) fn has_range(text: &str) -> bool {
+pub(crate) fn has_range(text: &str) -> bool {
     text.contains('[') || text.contains(']')
 }
 
@@ -43,7 +43,7 @@ pub fn split_list(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// The part of a place that a piece of its text covers; the whole place where it isn't written there as it is.
-pub(super) fn within(place: &Span, text: &str, from: usize, to: usize) -> Span {
+pub(crate) fn within(place: &Span, text: &str, from: usize, to: usize) -> Span {
     let line: String = place
         .source
         .text
