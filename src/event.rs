@@ -1,7 +1,7 @@
 //! What happens in a run, as values. The owner loop of the engine sends them to the reporters in one order; nothing
 //! else prints. `ndjson` writes the kinds of SPEC: `resource`, `host`, `finding`, `run_finished`.
 
-use crate::resource::{Change, FileDiff};
+pub use crate::resource::{Change, Effect, FileDiff};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,20 @@ pub enum Event {
     Host(Box<HostEvent>),
     /// The output of `run -- CMD` on one host.
     Output(Box<CommandOutput>),
+    /// What `facts` found out about one host.
+    Facts {
+        /// The host.
+        host: Arc<str>,
+        /// Its facts, as templates see them.
+        facts: serde_json::Value,
+    },
+    /// A script that is sent to a host, as it is sent; shown with `-vv`.
+    Script {
+        /// The host.
+        host: Arc<str>,
+        /// Its text, without passwords.
+        text: Arc<str>,
+    },
     /// Something the operator should know that isn't of one host.
     Warning(Warning),
     /// A run has ended.
@@ -139,7 +153,9 @@ pub struct ResourceEvent {
     pub error: Option<Problem>,
     /// Whether its failure was to be ignored (`ignore_errors`).
     pub ignored: bool,
-    /// Why it was skipped, or what can't be known yet; for a handler, who called for it.
+    /// Why it was skipped (`when: …` or `tags` where the playbook leaves it out; where something that it comes after
+    /// failed, words that name that address), or what can't be known yet; for a handler, who called for it: addresses,
+    /// and `owed by run R`.
     pub because: Option<String>,
 }
 

@@ -8,6 +8,7 @@ pub mod hostlist;
 pub mod inventory;
 pub mod plan;
 pub mod playbook;
+pub mod report;
 pub mod resource;
 pub mod shell;
 pub mod source;

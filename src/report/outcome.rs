@@ -1,0 +1,87 @@
+//! What became of a resource, in words.
+
+use super::text::{clean, value};
+use crate::event::{Change, Effect, ResourceEvent, Status};
+
+/// The lines that tell what became of a resource: one for each change, the first with what it needs to be understood.
+/// Nothing for what is as wanted or was skipped.
+pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
+    if event.handler {
+        let verb = match event.status {
+            Status::Changed => "ran",
+            Status::WouldChange => "would run",
+            _ => "",
+        };
+        if !verb.is_empty() {
+            let title = clean(event.title.as_deref().unwrap_or(&event.address));
+            let because = match event.because.as_deref() {
+                None | Some("") => String::new(),
+                Some(owed) if owed.starts_with("owed by ") => format!(", {}", clean(owed)),
+                Some(called) => format!(", notified by {}", clean(called)),
+            };
+            return std::iter::once(format!("{verb} handler {title}{because}")).chain(changes(event)).collect();
+        }
+    }
+    let word = match event.status {
+        Status::Changed => "",
+        Status::WouldChange => "would change",
+        Status::RebootPending => "reboot pending",
+        Status::Failed | Status::RolledBack => return failed(event),
+        Status::Ok | Status::Skipped => return Vec::new(),
+    };
+    let mut lines = changes(event);
+    match lines.is_empty() {
+        true => lines.push(if word.is_empty() { "changed" } else { word }.to_owned()),
+        false if !word.is_empty() => lines.iter_mut().for_each(|line| *line = format!("{word}: {line}")),
+        false => {}
+    }
+    if let Some(because) = &event.because {
+        lines[0].push_str(&format!(" ({})", clean(because)));
+    }
+    lines
+}
+
+/// A failure that doesn't count (`ignore_errors`), told like an outcome; those that count are told at the end.
+fn failed(event: &ResourceEvent) -> Vec<String> {
+    let mut lines = vec!["failed, ignored".to_owned()];
+    if let Some(error) = &event.error {
+        lines[0] += &format!(": {}", clean(&error.message));
+        lines.extend(error.hint.iter().map(|hint| format!("help: {}", clean(hint))));
+    }
+    lines.extend(changes(event));
+    lines
+}
+
+/// One line for each value that differs, `FIELD FROM → TO`. Fields with the same values share one. The field isn't
+/// named where it is the resource's own name, nor where all there is, what runs and what the next boot finds, says the
+/// same.
+pub(super) fn changes(event: &ResourceEvent) -> Vec<String> {
+    let identity = event.address.split_once(':').map_or("", |(_, identity)| identity);
+    let mut groups: Vec<(&Change, Vec<&str>)> = Vec::new();
+    for change in &event.changes {
+        let alike = groups
+            .iter_mut()
+            .find(|(first, _)| first.from == change.from && first.to == change.to && first.effect == change.effect);
+        match alike {
+            Some((_, fields)) => fields.push(&change.field),
+            None => groups.push((change, vec![&change.field])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(change, fields)| {
+            let named = match fields[..] {
+                ["live", "boot"] | [""] => false,
+                [field] => field != identity,
+                _ => true,
+            };
+            let name = if named { format!("{} ", clean(&fields.join(", "))) } else { String::new() };
+            let effect = match change.effect {
+                Effect::Now => "",
+                Effect::Reboot => " (at next boot)",
+                Effect::PowerCycle => " (after a power cycle)",
+            };
+            format!("{name}{} → {}{effect}", value(&change.from), value(&change.to))
+        })
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! The output of `run -- CMD`: what is identical is shown once, with the hosts that said it.
+
+use super::fold::{Folded, Hosts};
+use super::text::{Palette, count, from_bytes, lines, number};
+use crate::event::CommandOutput;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+
+/// How many bytes of one output are kept to be shown.
+const MOST_BYTES: usize = 32 * 1024;
+
+/// Outputs by what they say.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    folded: Folded<(i32, [u8; 32])>,
+    seen: HashMap<[u8; 32], Kept>,
+}
+
+/// One output: its beginning, as far as it is shown.
+#[derive(Debug)]
+struct Kept {
+    text: String,
+    bytes_left: usize,
+}
+
+impl Outputs {
+    /// Takes what a host said.
+    pub(super) fn add(&mut self, host: u32, said: &CommandOutput) {
+        let digest: [u8; 32] = Sha256::digest(&said.output).into();
+        self.folded.add((said.code, digest), host);
+        self.seen.entry(digest).or_insert_with(|| {
+            let output = &said.output;
+            // A line is cut only where it alone is too much.
+            let end = match output.len() {
+                0..=MOST_BYTES => output.len(),
+                _ => output[..MOST_BYTES].iter().rposition(|b| *b == b'\n').map_or(MOST_BYTES, |at| at + 1),
+            };
+            Kept { text: from_bytes(&output[..end]), bytes_left: output.len() - end }
+        });
+    }
+
+    /// Tells them all, successes first, in it what most hosts say.
+    pub(super) fn tell(&mut self, hosts: &mut Hosts, palette: Palette) -> String {
+        let mut out = String::new();
+        for ((code, digest), on) in self.folded.take(|(code, _)| *code) {
+            let list = hosts.list(&on);
+            let many = if on.len() > 1 { format!(" ({})", count(on.len(), "host")) } else { String::new() };
+            let exit =
+                if code == 0 { String::new() } else { format!("  {}", palette.bad(&format!("exit code {code}"))) };
+            let Some(kept) = self.seen.get(&digest) else { continue };
+            let silent = if kept.text.is_empty() && code == 0 { "  no output" } else { "" };
+            out.push_str(&format!("{}{many}{exit}{silent}\n", palette.place(&list)));
+            for line in lines(&kept.text) {
+                out.push_str(&format!("  {line}\n"));
+            }
+            if kept.bytes_left > 0 {
+                out.push_str(&format!("  … {} more bytes\n", number(kept.bytes_left)));
+            }
+        }
+        self.seen.clear();
+        out
+    }
+}

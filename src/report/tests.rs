@@ -1,0 +1,789 @@
+//! Sequences of events and what is written of them, to the letter.
+
+use super::human::{Human, Look};
+use super::ndjson::NdJson;
+use super::{ColorChoice, Format, Output, Reporter, Reporters, Verbosity};
+use crate::event::*;
+use crate::hostlist;
+use crate::source::{Source, Span};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The events of a run, and how to make them.
+struct Run {
+    command: &'static str,
+    check: bool,
+    diff: bool,
+    events: Vec<Event>,
+    again: bool,
+    interrupted: bool,
+}
+
+fn change(field: &str, from: impl Into<Value>, to: impl Into<Value>) -> Change {
+    Change::now(field, from, to)
+}
+
+fn resource(address: &str, status: Status) -> ResourceEvent {
+    ResourceEvent {
+        play: "".into(),
+        host: "".into(),
+        address: address.into(),
+        title: None,
+        handler: false,
+        position: 0,
+        status,
+        changes: Vec::new(),
+        files: Vec::new(),
+        warnings: Vec::new(),
+        error: None,
+        ignored: false,
+        because: None,
+    }
+}
+
+fn changed(address: &str, changes: &[Change]) -> ResourceEvent {
+    ResourceEvent { changes: changes.to_vec(), ..resource(address, Status::Changed) }
+}
+
+fn failed(address: &str, message: &str, hint: Option<&str>) -> ResourceEvent {
+    ResourceEvent { error: Some(problem("verify", message, hint)), ..resource(address, Status::Failed) }
+}
+
+fn skipped(address: &str, because: &str) -> ResourceEvent {
+    ResourceEvent { because: Some(because.to_owned()), ..resource(address, Status::Skipped) }
+}
+
+fn problem(kind: &'static str, message: &str, hint: Option<&str>) -> Problem {
+    Problem { kind, message: message.to_owned(), hint: hint.map(str::to_owned) }
+}
+
+fn hosts(list: &str) -> Vec<Arc<str>> {
+    let place = Span::start(&Source::new("hosts", list));
+    let parts = hostlist::split_list(list);
+    parts.iter().flat_map(|(_, part)| hostlist::expand(part, &place).unwrap()).map(Arc::from).collect()
+}
+
+impl Run {
+    fn new() -> Run {
+        Run { command: "apply", check: false, diff: false, events: Vec::new(), again: true, interrupted: false }
+    }
+
+    fn check() -> Run {
+        Run { check: true, diff: true, ..Run::new() }
+    }
+
+    fn play(mut self, name: &str, list: &str, first_batch: usize) -> Run {
+        let hosts = hosts(list);
+        let first_batch = first_batch.min(hosts.len());
+        self.events.push(Event::PlayStarted(PlayStarted { play: name.into(), hosts, first_batch, resources: 32 }));
+        self
+    }
+
+    fn batch(mut self, number: usize, of: usize, list: &str) -> Run {
+        self.events.push(Event::BatchStarted { play: "".into(), number: (number, of), hosts: hosts(list) });
+        self
+    }
+
+    /// What these hosts say of a play: their resources, then what became of them.
+    fn on(mut self, list: &str, status: HostStatus, resources: &[ResourceEvent]) -> Run {
+        for host in hosts(list) {
+            for (position, resource) in resources.iter().enumerate() {
+                let resource = ResourceEvent { host: host.clone(), position, ..resource.clone() };
+                self.events.push(Event::Resource(Box::new(resource)));
+            }
+            self.events.push(Event::Host(Box::new(HostEvent { host, ..host_event(status) })));
+        }
+        self
+    }
+
+    fn host(mut self, list: &str, event: HostEvent) -> Run {
+        let events = hosts(list).into_iter().map(|host| Event::Host(Box::new(HostEvent { host, ..event.clone() })));
+        self.events.extend(events);
+        self
+    }
+
+    fn event(mut self, event: Event) -> Run {
+        self.events.push(event);
+        self
+    }
+
+    /// All events, with a beginning and an end that follow from them.
+    fn all(&self) -> Vec<Event> {
+        let mut totals: BTreeMap<Arc<str>, HostTotal> = BTreeMap::new();
+        let mut resources: BTreeMap<Status, usize> = BTreeMap::new();
+        let total = |status| HostTotal { status, resources: BTreeMap::new(), reboot_pending: false, executions: 0 };
+        for event in &self.events {
+            match event {
+                Event::Resource(e) => {
+                    *resources.entry(e.status).or_default() += 1;
+                    let total = totals.entry(e.host.clone()).or_insert_with(|| total(HostStatus::Skipped));
+                    *total.resources.entry(e.status).or_default() += 1;
+                }
+                Event::Host(e) => {
+                    let total = totals.entry(e.host.clone()).or_insert_with(|| total(e.status));
+                    total.status = match (total.status, e.status) {
+                        (HostStatus::Skipped, now) => now,
+                        (before, HostStatus::Skipped) => before,
+                        (before, now) => before.max(now),
+                    };
+                    total.reboot_pending |= !e.reboot_pending.is_empty();
+                    total.executions += e.executions;
+                }
+                _ => {}
+            }
+        }
+        let any = |status| totals.values().any(|t| t.status == status);
+        let exit_code = if self.interrupted { 130 } else { 0 }
+            | if any(HostStatus::Failed) { 2 } else { 0 }
+            | if any(HostStatus::Unreachable) { 4 } else { 0 };
+        let started = RunStarted { run: "r1".into(), check: self.check, diff: self.diff, command: self.command };
+        let again = "netplay apply -i hosts.yaml site.yaml --limit @failed".to_owned();
+        let finished = RunFinished {
+            check: self.check,
+            hosts: totals,
+            resources,
+            time: Duration::from_millis(72_345),
+            exit_code,
+            interrupted: self.interrupted,
+            again: (self.again && exit_code != 0).then_some(again),
+            log: Some("/root/.local/state/netplay/r1.ndjson".to_owned()),
+        };
+        let mut events = vec![Event::RunStarted(started)];
+        events.extend(self.events.iter().cloned());
+        events.push(Event::RunFinished(Box::new(finished)));
+        events
+    }
+
+    fn told(&self, look: Look) -> String {
+        let out = Shared::default();
+        let mut human = Human::new(Box::new(out.clone()), look);
+        self.all().iter().for_each(|event| human.event(event).unwrap());
+        human.finish().unwrap();
+        out.text()
+    }
+
+    fn human(&self) -> String {
+        self.told(Look::default())
+    }
+
+    fn ndjson(&self) -> String {
+        let out = Shared::default();
+        let mut ndjson = NdJson::new(Box::new(out.clone()), || "2026-03-01T02:03:04.5Z".parse().unwrap());
+        self.all().iter().for_each(|event| ndjson.event(event).unwrap());
+        ndjson.finish().unwrap();
+        out.text()
+    }
+}
+
+fn host_event(status: HostStatus) -> HostEvent {
+    HostEvent {
+        play: "".into(),
+        host: "".into(),
+        status,
+        executions: if status == HostStatus::Ok { 1 } else { 2 },
+        time: Duration::from_millis(1234),
+        warnings: Vec::new(),
+        reboot_pending: Vec::new(),
+        error: None,
+    }
+}
+
+fn unreachable(message: &str, hint: Option<&str>) -> HostEvent {
+    HostEvent { error: Some(problem("connect", message, hint)), ..host_event(HostStatus::Unreachable) }
+}
+
+/// A file in memory that is still there when the writer is gone.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn mtu() -> ResourceEvent {
+    changed("mtu:eth0", &[change("live", 1500, 9000), change("boot", 1500, 9000)])
+}
+
+fn buffers() -> ResourceEvent {
+    let all = [
+        change("net.core.rmem_max", "212992", "134217728"),
+        change("net.core.wmem_max", "212992", "134217728"),
+        change("net.ipv4.tcp_rmem", "4096 131072 6291456", "4096 87380 134217728"),
+    ];
+    changed("sysctl:net.core.rmem_max", &all)
+}
+
+fn ok(n: usize) -> Vec<ResourceEvent> {
+    (0..n).map(|i| resource(&format!("file:/etc/{i}"), Status::Ok)).collect()
+}
+
+fn would(event: ResourceEvent) -> ResourceEvent {
+    ResourceEvent { status: Status::WouldChange, ..event }
+}
+
+#[test]
+fn converged() {
+    let run = Run::new().play("Tune", "gpu[001-128]", 128).on("gpu[001-128]", HostStatus::Ok, &ok(3));
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn one_host_changed() {
+    let run = Run::new().play("Tune", "localhost", 1).on("localhost", HostStatus::Changed, &[mtu(), buffers()]);
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn three_hosts_changed() {
+    let run = Run::new().play("Tune", "gpu[1-3]", 3).on("gpu[1-2]", HostStatus::Changed, &[mtu(), buffers()]).on(
+        "gpu3",
+        HostStatus::Changed,
+        &[changed("mtu:eth0", &[change("live", 1400, 9000)]), buffers()],
+    );
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn a_ramp_over_a_thousand_hosts() {
+    let run = Run::new()
+        .play("Tune the RoCE fabric", "gpu[0001-1024]", 1)
+        .batch(1, 3, "gpu0001")
+        .on("gpu0001", HostStatus::Changed, &[mtu(), buffers()])
+        .batch(2, 3, "gpu[0002-0103]")
+        .on("gpu[0002-0103]", HostStatus::Changed, &[mtu(), buffers()])
+        .batch(3, 3, "gpu[0104-1024]")
+        .on("gpu[0104-0999]", HostStatus::Changed, &[mtu(), buffers()])
+        .on("gpu[1000-1024]", HostStatus::Ok, &ok(2));
+    insta::assert_snapshot!(run.human());
+}
+
+/// Failures of all sorts, on hosts of which most are well.
+fn bad_day() -> Run {
+    let obstacle = ResourceEvent {
+        title: Some("socket buffers".into()),
+        changes: vec![change("net.core.rmem_max", "212992", "134217728")],
+        ..failed(
+            "sysctl:net.core.rmem_max",
+            "at boot 212992 wins: /etc/sysctl.d/zz-x.conf:3",
+            Some("remove that line, or set `file: /etc/sysctl.d/zzz-netplay.conf`"),
+        )
+    };
+    let down = [
+        mtu(),
+        obstacle,
+        skipped("service:irqbalance", "sysctl:net.core.rmem_max failed"),
+        skipped("irq_affinity:eth0", "service:irqbalance was skipped"),
+        skipped("ifcfg:ib0", "when: facts.os.family == 'redhat'"),
+        ResourceEvent { ignored: true, ..failed("command:warm up", "exit code 1", None) },
+    ];
+    Run::new()
+        .play("Tune", "gpu[001-128],login1", 129)
+        .on("gpu[001-120]", HostStatus::Changed, &[mtu(), buffers()])
+        .on("gpu[121-123]", HostStatus::Failed, &down)
+        .host("gpu[124-127]", unreachable("connect to 10.0.0.9 port 22: connection refused", None))
+        .host(
+            "gpu128",
+            unreachable("the host key of gpu128 has changed", Some("if that is right: ssh-keygen -R gpu128")),
+        )
+        .host(
+            "login1",
+            HostEvent {
+                error: Some(problem(
+                    "lost",
+                    "the session to login1 broke while steps were running\nwhat was done isn't known",
+                    None,
+                )),
+                ..host_event(HostStatus::Failed)
+            },
+        )
+}
+
+#[test]
+fn failures() {
+    insta::assert_snapshot!(bad_day().human());
+}
+
+#[test]
+fn failures_quietly() {
+    insta::assert_snapshot!(bad_day().told(Look { verbosity: Verbosity::Quiet, ..Look::default() }));
+}
+
+#[test]
+fn failures_at_length() {
+    let look = Look { verbosity: Verbosity::Verbose, width: Some(80), ..Look::default() };
+    insta::assert_snapshot!(bad_day().told(look));
+}
+
+#[test]
+fn a_rack_without_power() {
+    let mut run = Run::new().play("Tune", "gpu[01-40]", 40);
+    for (i, host) in hosts("gpu[01-40]").iter().enumerate() {
+        run = run.host(host, unreachable(&format!("connect to 10.0.0.{i} port 22: no answer within 10 s"), None));
+    }
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn plays_that_failed_are_named() {
+    let run = Run::new()
+        .play("Kernel", "gpu[1-4]", 4)
+        .on("gpu[1-3]", HostStatus::Changed, &[buffers()])
+        .on("gpu4", HostStatus::Failed, &[failed("assert:kernel", "wanted 6.1 or newer, got 5.15", None)])
+        .play("Fabric", "gpu[1-4]", 4)
+        .on("gpu[1-2]", HostStatus::Changed, &[mtu()])
+        .on("gpu3", HostStatus::Failed, &[failed("mtu:eth0", "wanted 9000, got 1500", None)])
+        .host(
+            "gpu4",
+            HostEvent {
+                error: Some(problem("skipped", "it failed in an earlier play", None)),
+                ..host_event(HostStatus::Skipped)
+            },
+        );
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn handlers() {
+    let handler = |status, because: &str| ResourceEvent {
+        handler: true,
+        title: Some("restart network".into()),
+        because: Some(because.to_owned()),
+        ..resource("service:NetworkManager", status)
+    };
+    let ifcfg = changed("ifcfg:eth0", &[change("MTU", Value::Null, "9000"), change("ONBOOT", "no", "yes")]);
+    let run = Run::new()
+        .play("Tune", "gpu[1-3]", 3)
+        .on("gpu[1-2]", HostStatus::Changed, &[ifcfg.clone(), handler(Status::Changed, "ifcfg:eth0, copy:/x")])
+        .on("gpu3", HostStatus::Changed, &[handler(Status::Changed, "owed by run r0")]);
+    insta::assert_snapshot!("handlers", run.human());
+    let run = Run::check()
+        .play("Tune", "gpu[1-3]", 3)
+        .on("gpu[1-2]", HostStatus::Changed, &[would(ifcfg), handler(Status::WouldChange, "ifcfg:eth0, copy:/x")])
+        .on("gpu3", HostStatus::Changed, &[handler(Status::WouldChange, "owed by run r0")]);
+    insta::assert_snapshot!("handlers_checked", run.human());
+}
+
+#[test]
+fn check_with_diffs() {
+    let file = |before: &str| FileDiff {
+        path: "/etc/motd".to_owned(),
+        before: Some(before.as_bytes().to_vec()),
+        after: Some(b"new\twords\n\x1b[31mred\n".to_vec()),
+    };
+    let copy = |before| ResourceEvent {
+        files: vec![file(before)],
+        ..would(changed(
+            "copy:/etc/motd",
+            &[change("content", "sha256:0a", "sha256:1b"), change("mode", "0600", "0644")],
+        ))
+    };
+    let unknown = ResourceEvent {
+        because: Some("its state is known after package:tuned has changed".to_owned()),
+        ..would(changed("service:tuned", &[]))
+    };
+    let run = Run::check()
+        .play("Tune", "gpu[1-4]", 4)
+        .on("gpu[1-3]", HostStatus::Changed, &[copy("old\n"), unknown, skipped("sysctl:a.b", "can't be known yet")])
+        .on("gpu4", HostStatus::Changed, &[copy("other\n")]);
+    insta::assert_snapshot!(run.human());
+    let secretly = Run { diff: false, ..run };
+    assert!(!secretly.human().contains("words"));
+    assert!(!secretly.ndjson().contains("words"));
+}
+
+#[test]
+fn warnings() {
+    let twice = Event::Warning(Warning { message: "ansible.cfg is not read\nforks = 50 is `--forks 50`".to_owned() });
+    let warned = ResourceEvent { warnings: vec!["tuned sets it too".to_owned()], ..resource("sysctl:a", Status::Ok) };
+    let tmpfs = HostEvent {
+        warnings: vec!["the root file system does not survive a reboot (tmpfs)".to_owned()],
+        ..host_event(HostStatus::Ok)
+    };
+    let mut run = Run::new().event(twice.clone()).play("Tune", "n[1-4]", 4).event(twice);
+    for host in hosts("n[1-4]") {
+        run = run.event(Event::Resource(Box::new(ResourceEvent { host: host.clone(), ..warned.clone() })));
+        run = run.host(&host, if &*host < "n3" { tmpfs.clone() } else { host_event(HostStatus::Ok) });
+    }
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn reboots() {
+    let roce = ResourceEvent {
+        changes: vec![Change {
+            effect: Effect::Reboot,
+            ..change("ROCE_CONTROL", "DEVICE_DEFAULT(0)", "ROCE_ENABLE(2)")
+        }],
+        ..resource("mlxconfig:mlx5_0", Status::RebootPending)
+    };
+    let pending = HostEvent { reboot_pending: vec!["mlxconfig:mlx5_0".to_owned()], ..host_event(HostStatus::Changed) };
+    let mut run = Run::new().play("Tune", "gpu[01-12]", 12);
+    for host in hosts("gpu[01-11]") {
+        run = run.event(Event::Resource(Box::new(ResourceEvent { host: host.clone(), ..roce.clone() })));
+        run = run.host(&host, pending.clone());
+    }
+    insta::assert_snapshot!(run.on("gpu12", HostStatus::Ok, &ok(1)).human());
+}
+
+#[test]
+fn interrupted() {
+    let not = HostEvent {
+        error: Some(problem("interrupted", "the run was interrupted before it was visited", None)),
+        ..host_event(HostStatus::Skipped)
+    };
+    let unknown =
+        [mtu(), skipped("sysctl:a", "the run was interrupted"), skipped("sysctl:b", "the run was interrupted")];
+    let run = Run { interrupted: true, ..Run::new() }
+        .play("Tune", "gpu[1-9]", 9)
+        .on("gpu[1-2]", HostStatus::Changed, &[mtu()])
+        .on("gpu3", HostStatus::Changed, &unknown)
+        .host("gpu[4-9]", not);
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
+fn no_hosts() {
+    insta::assert_snapshot!(Run::new().play("Tune", "", 0).human());
+}
+
+#[test]
+fn a_batch_that_never_ended_is_told() {
+    let run = Run::new()
+        .play("Tune", "n[1-2]", 2)
+        .event(Event::Resource(Box::new(ResourceEvent { host: "n1".into(), ..mtu() })));
+    assert!(run.human().contains("n1  mtu:eth0  1500 → 9000\n"), "{}", run.human());
+}
+
+#[test]
+fn hostile_text() {
+    let evil = "\u{1b}[2J\u{1b}]0;owned\u{7}\r\nsecond \u{202e}line";
+    let run = Run::new()
+        .play(evil, "n[1-2]", 2)
+        .event(Event::Warning(Warning { message: evil.to_owned() }))
+        .on("n1", HostStatus::Changed, &[changed(&format!("file:/{evil}"), &[change(evil, evil, json!([evil]))])])
+        .on("n2", HostStatus::Failed, &[failed("file:/x", evil, Some(evil))])
+        .event(Event::Output(Box::new(CommandOutput { host: "n1".into(), code: 0, output: evil.as_bytes().to_vec() })));
+    let text = run.human();
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn outputs_of_a_command() {
+    let said = |host: &str, code, output: &[u8]| {
+        Event::Output(Box::new(CommandOutput { host: host.into(), code, output: output.to_vec() }))
+    };
+    let mut run = Run { command: "run", again: false, ..Run::new() }.play("run", "gpu[1-7]", 7);
+    for host in hosts("gpu[1-3]") {
+        run = run.event(said(&host, 0, b"6.1.0-18-amd64\n")).on(&host, HostStatus::Ok, &[]);
+    }
+    let long: String = (0..20_000).map(|i| format!("{i}\n")).collect();
+    run = run
+        .event(said("gpu4", 1, b"gr\xfc\xdfe\r\n\tno newline"))
+        .on("gpu4", HostStatus::Failed, &[])
+        .event(said("gpu5", 0, b""))
+        .on("gpu5", HostStatus::Ok, &[])
+        .host("gpu7", unreachable("connect to gpu7 port 22: connection refused", None));
+    insta::assert_snapshot!(run.human());
+    let long = run.event(said("gpu6", 0, long.as_bytes())).human();
+    assert!(long.contains("  6773\n  6774\n  … 76,125 more bytes\n"), "{}", &long[long.len() - 900..]);
+}
+
+#[test]
+fn facts_are_json_and_nothing_else() {
+    let run = Run { command: "facts", ..Run::new() }
+        .play("facts", "n[1-3]", 3)
+        .event(Event::Facts { host: "n1".into(), facts: json!({"cpus": {"count": 64}}) })
+        .on("n1", HostStatus::Ok, &[])
+        .event(Event::Facts { host: "n2".into(), facts: json!({"cpus": null}) })
+        .on("n2", HostStatus::Ok, &[])
+        .host("n3", unreachable("no route to host", None));
+    let side = Shared::default();
+    let out = run.told(Look { side: Some(Box::new(side.clone())), ..Look::default() });
+    let values: Vec<Value> = serde_json::Deserializer::from_str(&out).into_iter().map(Result::unwrap).collect();
+    assert_eq!(values, [json!({"n1": {"cpus": {"count": 64}}}), json!({"n2": {"cpus": null}})]);
+    assert!(side.text().contains("n3  unreachable: no route to host\n"), "{}", side.text());
+}
+
+#[test]
+fn scripts_are_shown_when_asked_for() {
+    let run = Run::new().play("Tune", "n1", 1).event(Event::Script { host: "n1".into(), text: "{\n\tls\n}\n".into() });
+    assert!(!run.human().contains("ls"));
+    let shown = run.told(Look { verbosity: Verbosity::Scripts, ..Look::default() });
+    assert!(shown.contains("n1  script of 8 bytes\n  {\n  \tls\n  }\n"), "{shown}");
+}
+
+#[test]
+fn colours_change_nothing_else() {
+    let run = bad_day();
+    let colored = run.told(Look { color: true, ..Look::default() });
+    assert!(colored.contains("\u{1b}[31m\u{1b}[1mfailed\u{1b}[0m"), "{colored}");
+    assert_eq!(console::strip_ansi_codes(&colored), run.human());
+}
+
+#[test]
+fn ndjson_lines() {
+    let run = Run { diff: true, ..Run::new() }
+        .play("Tune", "n[1-3]", 1)
+        .batch(1, 2, "n1")
+        .event(Event::HostStage { host: "n1".into(), stage: Stage::Probing })
+        .event(Event::Warning(Warning { message: "w".to_owned() }))
+        .on(
+            "n1",
+            HostStatus::Changed,
+            &[ResourceEvent {
+                title: Some("motd".into()),
+                files: vec![FileDiff { path: "/etc/motd".to_owned(), before: None, after: Some(b"hi\n".to_vec()) }],
+                warnings: vec!["it's a link".to_owned()],
+                ..changed(
+                    "copy:/etc/motd",
+                    &[
+                        change("content", Value::Null, "sha256:1b"),
+                        Change { effect: Effect::PowerCycle, ..change("x", false, 2) },
+                    ],
+                )
+            }],
+        )
+        .on(
+            "n2",
+            HostStatus::Failed,
+            &[
+                failed("mtu:eth0", "wanted 9000, got 1500", Some("look at dmesg")),
+                skipped("service:x", "mtu:eth0 failed"),
+            ],
+        )
+        .host("n3", HostEvent { warnings: vec!["slow".to_owned()], ..unreachable("no route", None) })
+        .event(Event::Output(Box::new(CommandOutput { host: "n1".into(), code: 3, output: b"\xff\n".to_vec() })))
+        .event(Event::Facts { host: "n1".into(), facts: json!({"kernel": "6.1"}) });
+    insta::assert_snapshot!(run.ndjson());
+}
+
+/// The fields that scripts may rely on, by name.
+#[test]
+fn ndjson_keeps_its_contract() {
+    let run = bad_day();
+    for line in run.ndjson().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let has = |names: &str| names.split(' ').for_each(|n| assert!(line.get(n).is_some(), "{n} in {line}"));
+        has("v event time");
+        match line["event"].as_str().unwrap() {
+            "resource" => has("play host address title status changes diff warnings error because"),
+            "host" => has("play host status executions seconds warnings reboot_pending error"),
+            "run_finished" => {
+                has("hosts resources seconds exit_code");
+                assert_eq!(
+                    line["hosts"],
+                    json!({"ok": 0, "changed": 120, "failed": 4, "unreachable": 5, "skipped": 0, "reboot_pending": 0})
+                );
+                assert_eq!(line["exit_code"], 6);
+                assert_eq!(line["seconds"], 72.345);
+            }
+            other => assert!(["run_started", "play_started"].contains(&other), "{other}"),
+        }
+    }
+}
+
+#[test]
+fn outputs_are_parsed() {
+    let parse = |text: &str| text.parse::<Output>().map_err(|e| e.to_string());
+    assert_eq!(parse("human"), Ok(Output { format: Format::Human, file: None }));
+    assert_eq!(parse("ndjson=a=b"), Ok(Output { format: Format::NdJson, file: Some("a=b".into()) }));
+    for (text, error) in [
+        ("junit=x.xml", "unknown output format `junit`\n  help: `junit` isn't there yet; known: human, ndjson"),
+        ("njson", "unknown output format `njson`\n  help: did you mean `ndjson`? known: human, ndjson"),
+        (
+            "ndjson=",
+            "no file after `ndjson=`\n  help: `--output ndjson` writes to standard output, `--output ndjson=FILE` to a file",
+        ),
+    ] {
+        assert_eq!(parse(text), Err(error.to_owned()));
+    }
+}
+
+fn open(outputs: &[&str]) -> Result<Reporters, String> {
+    let outputs: Vec<Output> = outputs.iter().map(|o| o.parse().unwrap()).collect();
+    Reporters::open(&outputs, ColorChoice::Never, Verbosity::Normal).map_err(|e| e.to_string())
+}
+
+#[test]
+fn human_output_gives_way_on_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("ndjson={}", folder.path().join("x").display());
+    for (outputs, opened) in [
+        (&[][..], &["standard output"][..]),
+        (&["human"], &["standard output"]),
+        (&["ndjson"], &["standard error", "standard output"]),
+        (&["human", &file], &["standard output", &file[7..]]),
+        (&[&file], &["standard error", &file[7..]]),
+    ] {
+        let names: Vec<String> = open(outputs).unwrap().list.into_iter().map(|t| t.name).collect();
+        assert_eq!(names, opened);
+    }
+    let error = open(&["human", "ndjson"]).err().unwrap();
+    assert!(error.starts_with("two outputs go to standard output"), "{error}");
+    let error = open(&["ndjson=/nowhere/x"]).err().unwrap();
+    assert!(error.starts_with("can't write /nowhere/x: No such file"), "{error}");
+}
+
+#[test]
+fn files_get_what_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.txt");
+    let mut reporters = open(&[&format!("human={}", path.display())]).unwrap();
+    reporters.list.retain(|target| target.name != "standard error");
+    let run = bad_day();
+    run.all().iter().for_each(|event| reporters.event(event));
+    reporters.finish().unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), run.human());
+}
+
+#[test]
+fn colours_follow_the_environment() {
+    let on = |choice: ColorChoice, terminal, variables: &[(&str, &str)]| {
+        choice.resolve(terminal, |name| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    };
+    use ColorChoice::{Always, Auto, Never};
+    assert!(on(Auto, true, &[]));
+    assert!(!on(Auto, false, &[]));
+    assert!(!on(Auto, true, &[("TERM", "dumb")]));
+    assert!(!on(Auto, true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]));
+    assert!(on(Auto, true, &[("NO_COLOR", "")]));
+    assert!(on(Auto, false, &[("CLICOLOR_FORCE", "1")]));
+    assert!(!on(Auto, false, &[("CLICOLOR_FORCE", "0")]));
+    assert!(on(Always, false, &[("NO_COLOR", "1")]));
+    assert!(!on(Never, true, &[("CLICOLOR_FORCE", "1")]));
+}
+
+/// Takes some bytes, then none.
+struct Short(usize, io::ErrorKind);
+
+impl Write for Short {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(self.1.into());
+        }
+        let n = bytes.len().min(self.0);
+        self.0 -= n;
+        Ok(n)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_output_that_breaks_leaves_the_others() {
+    for (kind, told) in [(io::ErrorKind::BrokenPipe, false), (io::ErrorKind::StorageFull, true)] {
+        let good = Shared::default();
+        let human = |out: Box<dyn Write + Send>| Box::new(Human::new(out, Look::default()));
+        let mut reporters = Reporters {
+            list: vec![
+                super::Target::new("pipe", human(Box::new(Short(100, kind)))),
+                super::Target::new("good", human(Box::new(good.clone()))),
+            ],
+        };
+        let run = bad_day();
+        run.all().iter().for_each(|event| reporters.event(event));
+        let end = reporters.finish();
+        assert_eq!(good.text(), run.human());
+        assert_eq!(end.is_err(), told);
+        if let Err(errors) = end {
+            assert!(errors.to_string().starts_with("error: the output to pipe is incomplete: "), "{errors}");
+        }
+    }
+}
+
+/// What the columns of the human output say: each line of each host.
+fn read_back(text: &str) -> BTreeSet<(String, String, String)> {
+    let mut found = BTreeSet::new();
+    let (mut on, mut address) = (Vec::new(), String::new());
+    for line in text.lines().take_while(|line| !line.starts_with("hosts ")) {
+        let cells: Vec<&str> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let change = match cells[..] {
+            [list, of, change] if !line.starts_with(' ') => {
+                (on, address) = (hosts(list), of.to_owned());
+                change
+            }
+            [change] if line.starts_with(' ') => change,
+            _ => continue,
+        };
+        found.extend(on.iter().map(|host| (host.to_string(), address.clone(), change.to_owned())));
+    }
+    found
+}
+
+proptest! {
+    /// Whatever is folded, each change of each host can be read off the output, and nothing else.
+    #[test]
+    fn folding_loses_nothing(
+        says in prop::collection::vec((0..12usize, 0..4usize, prop::collection::vec((0..3usize, 0..3u32), 1..4)), 0..40)
+    ) {
+        let names = hosts("r[1-2]n[08-12],login1,10.0.0.7");
+        let mut run = Run::new().play("Tune", "r[1-2]n[08-12],login1,10.0.0.7", 12);
+        let mut expected = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        for (host, address, changes) in says {
+            if !seen.insert((host, address)) {
+                continue;
+            }
+            let address = format!("t:{address}");
+            let fields: BTreeMap<usize, u32> = changes.into_iter().collect();
+            let mut by_value: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            for (field, to) in &fields {
+                by_value.entry(*to).or_default().push(format!("f{field}"));
+            }
+            let all: Vec<Change> = fields.iter().map(|(f, to)| change(&format!("f{f}"), Value::Null, *to)).collect();
+            for (to, fields) in by_value {
+                expected.insert((names[host].to_string(), address.clone(), format!("{} absent → {to}", fields.join(", "))));
+            }
+            let event = ResourceEvent { host: names[host].clone(), ..changed(&address, &all) };
+            run = run.event(Event::Resource(Box::new(event)));
+        }
+        let run = names.iter().fold(run, |run, host| run.host(host, host_event(HostStatus::Changed)));
+        let text = run.human();
+        prop_assert_eq!(read_back(&text), expected, "{}", text);
+    }
+}
+
+#[test]
+fn ten_thousand_hosts_are_folded_quickly() {
+    let names = hosts("r[01-10]n[0001-1000]");
+    let resources: Vec<ResourceEvent> = (0..32)
+        .map(|i| match i % 4 {
+            0 => changed(&format!("sysctl:net.k{i}"), &[change("live", 1, 2), change("boot", 1, 2)]),
+            _ => resource(&format!("file:/etc/{i}"), Status::Ok),
+        })
+        .collect();
+    let mut run = Run::new();
+    run.events.reserve(names.len() * 33);
+    let mut run = run.play("Tune", "r[01-10]n[0001-1000]", 10_000);
+    for host in &names {
+        for resource in &resources {
+            run.events.push(Event::Resource(Box::new(ResourceEvent { host: host.clone(), ..resource.clone() })));
+        }
+        run.events.push(Event::Host(Box::new(HostEvent { host: host.clone(), ..host_event(HostStatus::Changed) })));
+    }
+    let events = run.all();
+    let mut human = Human::new(Box::new(io::sink()), Look::default());
+    let begun = Instant::now();
+    events.iter().for_each(|event| human.event(event).unwrap());
+    // Far above what it takes without optimisation, far below what anything quadratic would.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
