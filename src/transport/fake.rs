@@ -169,3 +169,63 @@ impl Dialogue for Tap<'_> {
         self.pass(reply)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    struct Talk(Vec<u8>);
+
+    const SCRIPT: &[u8] = b"{ echo begin; echo middle; echo end; exit 0; }\n";
+
+    impl Dialogue for Talk {
+        fn begin(&mut self) -> Reply {
+            Reply::Write { bytes: SCRIPT.to_vec(), end: true }
+        }
+        fn stdout(&mut self, bytes: &[u8]) -> Reply {
+            self.0.extend(bytes);
+            Reply::More
+        }
+        fn stderr(&mut self, _: &[u8]) -> Reply {
+            Reply::More
+        }
+    }
+
+    fn visit(fake: &Fake, executions: usize) -> Vec<(Result<Exit, FailureKind>, String)> {
+        let deadline = Deadline::after(Duration::from_secs(1), &Arc::new(AtomicBool::new(false)));
+        let mut session = match fake.connect(&Target::for_tests("a"), &Gate::new(1), &deadline) {
+            Ok(session) => session,
+            Err(failure) => return vec![(Err(failure.kind), String::new())],
+        };
+        let execute = |_| {
+            let mut talk = Talk(Vec::new());
+            let exit = session.execute("exec /bin/sh -s", &mut talk, &deadline.within(Duration::from_millis(300)));
+            (exit.map_err(|f| f.kind), String::from_utf8(talk.0).unwrap())
+        };
+        (0..executions).map(execute).collect()
+    }
+
+    #[test]
+    fn faults_come_where_they_are_wished() {
+        let fake = Fake::new("/bin/sh");
+        let all = || (Ok(Exit::Code(0)), "begin\nmiddle\nend\n".to_owned());
+        let lost = |text: &str| (Err(FailureKind::Lost), text.to_owned());
+        assert_eq!(visit(&fake, 1), [all()]);
+        assert_eq!(fake.seen("a").executions, [("exec /bin/sh -s".to_owned(), SCRIPT.to_vec())]);
+        // A cut group runs nothing; the session is of no use after.
+        for at in 0..SCRIPT.len() - 1 {
+            fake.fault("a", Fault { cut_upload: Some(at), ..Fault::default() });
+            assert_eq!(visit(&fake, 2), [lost(""), lost("")], "{at}");
+        }
+        fake.fault("a", Fault { cut_download: Some(8), ..Fault::default() });
+        assert_eq!(visit(&fake, 1), [lost("begin\nmi")]);
+        let seen = fake.seen("a");
+        fake.fault("a", Fault { execution: seen.executions.len() + 2, hang: true, ..Fault::default() });
+        assert_eq!(visit(&fake, 2), [all(), (Err(FailureKind::Timeout), String::new())]);
+        fake.fault("a", Fault { refuse: Some(Failure::new(FailureKind::Login, "no")), ..Fault::default() });
+        assert_eq!(visit(&fake, 1), [(Err(FailureKind::Login), String::new())]);
+        assert_eq!(fake.seen("a").connects, seen.connects + 2);
+        assert_eq!(fake.seen("b").connects, 0);
+    }
+}

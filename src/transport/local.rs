@@ -250,3 +250,97 @@ fn read(pipe: &mut Option<impl Read>, buffer: &mut [u8]) -> std::io::Result<Opti
         Err(e) => Err(e),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Collect {
+        send: Vec<u8>,
+        until: &'static str,
+        out: Vec<u8>,
+        err: Vec<u8>,
+    }
+
+    impl Dialogue for Collect {
+        fn begin(&mut self) -> Reply {
+            Reply::Write { bytes: std::mem::take(&mut self.send), end: true }
+        }
+        fn stdout(&mut self, bytes: &[u8]) -> Reply {
+            self.out.extend(bytes);
+            if !self.until.is_empty() && String::from_utf8_lossy(&self.out).contains(self.until) {
+                return Reply::Finish;
+            }
+            Reply::More
+        }
+        fn stderr(&mut self, bytes: &[u8]) -> Reply {
+            self.err.extend(bytes);
+            Reply::More
+        }
+    }
+
+    fn run(
+        request: &str,
+        send: impl Into<Vec<u8>>,
+        until: &'static str,
+        millis: u64,
+    ) -> (Result<Exit, Failure>, Collect) {
+        let mut talk = Collect { send: send.into(), until, out: Vec::new(), err: Vec::new() };
+        let deadline = Deadline::after(Duration::from_millis(millis), &Arc::new(AtomicBool::new(false)));
+        let mut session = Local::new().connect(&Target::for_tests("here"), &Gate::new(1), &deadline).unwrap();
+        (session.execute(request, &mut talk, &deadline), talk)
+    }
+
+    #[test]
+    fn both_outputs_and_the_way_it_ended_are_told() {
+        let (exit, talk) = run("exec /bin/sh -s", "echo out; echo err >&2; exit 7\n", "", 5000);
+        assert_eq!((exit, &talk.out[..], &talk.err[..]), (Ok(Exit::Code(7)), &b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(run("kill -TERM $$", "", "", 5000).0, Ok(Exit::Signal("TERM".into())));
+    }
+
+    #[test]
+    fn neither_side_waits_for_the_other() {
+        let much = vec![b'x'; 5_000_000];
+        let (exit, talk) = run("tee /dev/stderr", much.clone(), "", 20_000);
+        assert_eq!(exit, Ok(Exit::Code(0)));
+        assert!(talk.out == much && talk.err == much);
+        // It doesn't read at all.
+        assert_eq!(run("exec 0<&-; sleep 0.1; exit 3", much, "", 5000).0, Ok(Exit::Code(3)));
+    }
+
+    #[test]
+    fn a_child_in_the_background_holds_nothing_up() {
+        let start = Instant::now();
+        let (exit, _) = run("sleep 7 & echo done", "", "done", 5000);
+        assert_eq!(exit, Ok(Exit::Finished));
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn the_deadline_ends_the_whole_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("late");
+        let (exit, _) = run(&format!("(sleep 0.6; echo x >{}) & wait", file.display()), "", "", 200);
+        assert_eq!(exit.unwrap_err().kind, FailureKind::Timeout);
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn an_interruption_ends_it() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let deadline = Deadline::after(Duration::from_secs(20), &flag);
+        let mut talk = Collect { send: Vec::new(), until: "", out: Vec::new(), err: Vec::new() };
+        let mut session = Local::new().connect(&Target::for_tests("here"), &Gate::new(1), &deadline).unwrap();
+        let failure = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                flag.store(true, Ordering::Relaxed);
+            });
+            session.execute("sleep 10", &mut talk, &deadline).unwrap_err()
+        });
+        assert_eq!(failure.kind, FailureKind::Interrupted);
+    }
+}

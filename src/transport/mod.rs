@@ -8,6 +8,7 @@ pub mod fake;
 mod gate;
 mod local;
 mod options;
+mod refusal;
 mod secret;
 mod ssh;
 mod ssh_config;
@@ -17,6 +18,7 @@ mod wait;
 pub use gate::{Gate, Permit};
 pub use local::Local;
 pub use options::{Defaults, Lookup, become_from_variables};
+pub use refusal::never_began;
 pub use secret::{Attempt, Password, Secret};
 pub use ssh::{Limits, Ssh};
 
@@ -82,6 +84,31 @@ pub struct Target {
     pub connect_timeout: Option<Duration>,
     /// Seconds between keepalives, 0 for none, and how many may go unanswered.
     pub keepalive: (u32, u32),
+}
+
+#[cfg(test)]
+impl Target {
+    /// `ops` on a host, by its name and nothing else.
+    fn for_tests(address: &str) -> Target {
+        Target {
+            host: address.to_owned(),
+            carrier: Carrier::Ssh2,
+            address: address.to_owned(),
+            port: 22,
+            user: "ops".to_owned(),
+            password: None,
+            identities: Vec::new(),
+            identities_only: false,
+            agent: None,
+            host_key_checking: HostKeyChecking::Yes,
+            known_hosts: Vec::new(),
+            host_key_alias: None,
+            jumps: Vec::new(),
+            proxy_command: None,
+            connect_timeout: None,
+            keepalive: (0, 0),
+        }
+    }
 }
 
 /// Who runs an execution on the host.

@@ -355,3 +355,100 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
     pattern[p..].iter().all(|c| *c == b'*')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn patterns_are_those_of_openssh() {
+        for (list, text, expected) in [
+            ("*", "", true),
+            ("node*", "Node01", true),
+            ("node?", "node01", false),
+            ("*.a.*.b", "x.a.y.a.z.b", true),
+            ("*.a", "x.a.y", false),
+            ("!gw,*", "gw", false),
+            ("!gw,*", "n1", true),
+            ("!gw", "n1", false),
+        ] {
+            assert_eq!(matches_list(list.split(','), text), expected, "{list} {text}");
+        }
+    }
+
+    /// What the files say of a host, `key=value` each, and the first value of each key alone.
+    fn ask(config: &SshConfig, host: &str, before: &[(&str, &str)]) -> Vec<String> {
+        let context = Context { original: host, local_user: "me", home: Path::new("/home/me") };
+        let setting = |(key, value): &(&str, &str)| Setting {
+            key: (*key).to_owned(),
+            words: vec![(*value).to_owned()],
+            span: None,
+        };
+        let mut settings: Vec<Setting> = before.iter().map(setting).collect();
+        config.collect(&context, &mut settings);
+        let mut said: Vec<String> = Vec::new();
+        for s in &settings {
+            if !said.iter().any(|t| t.starts_with(&format!("{}=", s.key))) {
+                said.push(format!("{}={}", s.key, s.words.join(" ")));
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn blocks_hold_where_openssh_says() {
+        let home = tempfile::tempdir().unwrap();
+        let ssh = home.path().join(".ssh");
+        fs::create_dir_all(ssh.join("conf.d")).unwrap();
+        fs::write(
+            ssh.join("config"),
+            "# first\nServerAliveInterval=5\nHost gw \"gate way\" # a comment\n  User admin\n  User second\n  Include conf.d/*\n\
+             \tPort 2200\nHost n* !n9\n ProxyCommand ssh -W %h:%p 'g w' # kept\nMatch host 10.* user ops\n HostKeyAlias ten\n\
+             Match !exec \"test %n = n1\" originalhost n?\n LogLevel QUIET\nMatch final host gw.example\n Port 1\n\
+             Host *\n  HostName %n.example\n",
+        )
+        .unwrap();
+        fs::write(ssh.join("conf.d/a"), "IdentityFile ~/a\nHost n1\n  User never\nHost gw\n IdentityFile b\n").unwrap();
+        let config = SshConfig::read(&ssh.join("config"), None, home.path()).unwrap();
+        assert_eq!(
+            ask(&config, "gw", &[]),
+            ["serveraliveinterval=5", "user=admin", "identityfile=~/a", "port=2200", "hostname=%n.example"]
+        );
+        assert_eq!(
+            ask(&config, "n1", &[]),
+            ["serveraliveinterval=5", "proxycommand=ssh -W %h:%p 'g w' # kept", "hostname=%n.example"]
+        );
+        assert_eq!(ask(&config, "n9", &[]), ["serveraliveinterval=5", "loglevel=QUIET", "hostname=%n.example"]);
+        assert_eq!(
+            ask(&config, "x", &[("hostname", "10.1.1.1"), ("user", "ops")]),
+            ["hostname=10.1.1.1", "user=ops", "serveraliveinterval=5", "hostkeyalias=ten"]
+        );
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config");
+        for (text, expected) in [
+            ("Host a\n  User \"x\n", "a quote isn't closed\n  --> PATH:2:3"),
+            ("Port\n", "`port` has no value"),
+            ("Match tagged x\n", "netplay doesn't understand `Match tagged`\n  --> PATH:1:1"),
+            ("Match host\n", "`Match host` needs a value"),
+            ("Include config\n", "files include each other too deeply"),
+        ] {
+            fs::write(&path, text.replace("Include config", &format!("Include {}", path.display()))).unwrap();
+            let error = SshConfig::read(&path, None, home.path()).unwrap_err().to_string();
+            let expected = expected.replace("PATH", &path.display().to_string());
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_replaced() {
+        let context = Context { original: "n1", local_user: "me", home: Path::new("/home/me") };
+        let tokens = Tokens { context: &context, host: "10.0.0.1".into(), port: "22".into(), user: "ops".into() };
+        assert_eq!(tokens.expand("%h:%p %r@%n %u %d 100%% %z $x ü%"), "10.0.0.1:22 ops@n1 me /home/me 100% %z $x ü%");
+        assert_eq!(tokens.path("~/.ssh/%r"), Path::new("/home/me/.ssh/ops"));
+    }
+}

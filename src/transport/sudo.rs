@@ -99,6 +99,8 @@ impl Refusal {
 /// A dialogue behind sudo: the inner one begins when the shell that sudo started is there.
 pub struct Elevated<'d> {
     inner: &'d mut dyn Dialogue,
+    /// Whether sudo takes part at all.
+    sudo: bool,
     password: Option<&'d Password>,
     attempt: Option<Attempt<'d>>,
     nonce: String,
@@ -135,12 +137,13 @@ impl<'d> Elevated<'d> {
         nonce: &str,
         deadline: &Deadline,
     ) -> Elevated<'d> {
-        let password = match identity {
-            Identity::Sudo { user, password } if user != login => password.as_ref(),
-            _ => None,
+        let (sudo, password) = match identity {
+            Identity::Sudo { user, password } if user != login => (true, password.as_ref()),
+            _ => (false, None),
         };
         Elevated {
             inner,
+            sudo,
             password,
             attempt: None,
             nonce: nonce.to_owned(),
@@ -155,6 +158,7 @@ impl<'d> Elevated<'d> {
     /// wasn't sudo's doing. `exit` is missing where the execution broke off.
     pub fn refusal(&self, exit: Option<&Exit>) -> Option<Refusal> {
         match self.state {
+            State::Direct if !self.sudo => return None,
             State::Ready => return None,
             State::Wrong => return Some(Refusal::WrongPassword),
             State::NotTried(why) => return Some(Refusal::NotTried(why)),
@@ -285,6 +289,154 @@ impl Drop for Elevated<'_> {
                 Some(Refusal::NotAllowed(_)) => self.settle(true),
                 _ => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Secret;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    /// A dialogue that writes a script at once and keeps what it hears.
+    #[derive(Default)]
+    struct Inner(String);
+
+    impl Dialogue for Inner {
+        fn begin(&mut self) -> Reply {
+            Reply::Write { bytes: b"script".to_vec(), end: true }
+        }
+        fn stdout(&mut self, bytes: &[u8]) -> Reply {
+            self.0.push_str(&String::from_utf8_lossy(bytes));
+            Reply::More
+        }
+        fn stderr(&mut self, bytes: &[u8]) -> Reply {
+            self.0.push_str(&String::from_utf8_lossy(bytes));
+            Reply::More
+        }
+    }
+
+    enum Says {
+        Out(&'static str),
+        Err(&'static str),
+    }
+    use Says::{Err as E, Out as O};
+
+    fn sudo(password: Option<Password>) -> Identity {
+        Identity::Sudo { user: "root".into(), password }
+    }
+
+    /// What is written in answer to each thing said, `.` for nothing and `!` for the end; what the inner dialogue
+    /// heard; and what became of sudo.
+    fn converse(identity: &Identity, says: &[Says], exit: Exit) -> (String, String, Option<Refusal>) {
+        let deadline = Deadline::after(Duration::from_millis(300), &Arc::new(AtomicBool::new(false)));
+        let mut inner = Inner::default();
+        let mut told = String::new();
+        let mut add = |reply| match reply {
+            Reply::More => told.push('.'),
+            Reply::Finish => told.push('!'),
+            Reply::Write { bytes, .. } => told.push_str(&format!("<{}>", String::from_utf8_lossy(&bytes).trim_end())),
+        };
+        let mut elevated = Elevated::new(&mut inner, identity, "ops", "abc123", &deadline);
+        add(elevated.begin());
+        for said in says {
+            add(match said {
+                O(text) => elevated.stdout(text.as_bytes()),
+                E(text) => elevated.stderr(text.as_bytes()),
+            });
+        }
+        let refusal = elevated.refusal(Some(&exit));
+        drop(elevated);
+        (told, inner.0, refusal)
+    }
+
+    #[test]
+    fn requests_are_alike_in_all_shells() {
+        let as_user = |user: &str, password: bool| {
+            let password = password.then(|| Password::stored(Secret::new("p")));
+            request(&Identity::Sudo { user: user.into(), password }, "ops", "abc")
+        };
+        let plain = "exec /bin/sh -s \"$SSH_CONNECTION\"";
+        assert_eq!(request(&Identity::Login, "ops", "abc"), plain);
+        assert_eq!(as_user("ops", true), plain);
+        assert_eq!(request(&sudo(None), "root", "abc"), plain);
+        assert_eq!(as_user("root", false), "exec sudo -n /bin/sh -s \"$SSH_CONNECTION\"");
+        assert_eq!(as_user("www-data", false), "exec sudo -n -u 'www-data' /bin/sh -s \"$SSH_CONNECTION\"");
+        assert_eq!(
+            as_user("root", true),
+            "exec sudo -S -p abc /bin/sh -c 'echo; echo abc ready; exec /bin/sh -s \"$0\"' \"$SSH_CONNECTION\""
+        );
+        for name in ["", "-u", "a b", "a'b", "a!b", "a\nb", "root:x"] {
+            assert!(check_user(name).is_err(), "{name:?}");
+        }
+        assert_eq!(check_user("svc_deploy.1@example"), Ok(()));
+    }
+
+    #[test]
+    fn the_password_is_written_once_after_the_prompt_and_the_script_after_ready() {
+        let identity = sudo(Some(Password::stored(Secret::new("p4ss"))));
+        let (told, heard, refusal) = converse(
+            &identity,
+            &[
+                E("We trust you have received the usual lecture\nabc"),
+                O("a banner\n"),
+                E("123"),
+                O("\nabc123 rea"),
+                O("dy\nx"),
+            ],
+            Exit::Code(0),
+        );
+        assert_eq!((told.as_str(), heard.as_str(), refusal), ("...<p4ss>.<script>", "x", None));
+        // sudo that asks nothing isn't given the password.
+        let (told, heard, refusal) = converse(&identity, &[O("\nabc123 ready\n"), E("abc123")], Exit::Code(0));
+        assert_eq!((told.as_str(), heard.as_str(), refusal), (".<script>.", "abc123", None));
+    }
+
+    #[test]
+    fn a_second_prompt_ends_it() {
+        let password = Password::typed(Secret::new("wrong"));
+        let (told, _, refusal) =
+            converse(&sudo(Some(password.clone())), &[E("abc123"), E("Sorry, try again.\nabc123")], Exit::Finished);
+        assert_eq!((told.as_str(), refusal), (".<wrong>!", Some(Refusal::WrongPassword)));
+        // Typed, it isn't tried on another host.
+        let (told, _, refusal) = converse(&sudo(Some(password)), &[E("abc123")], Exit::Finished);
+        assert_eq!(told, ".!");
+        assert!(matches!(refusal, Some(Refusal::NotTried(why)) if why.contains("another host")));
+        // Nor after a sudo that gives up by itself (passwd_tries=1).
+        let password = Password::typed(Secret::new("wrong"));
+        let said = [E("abc123"), E("sudo: 1 incorrect password attempt\n")];
+        assert_eq!(converse(&sudo(Some(password.clone())), &said, Exit::Code(1)).2, Some(Refusal::WrongPassword));
+        assert_eq!(converse(&sudo(Some(password)), &[E("abc123")], Exit::Finished).0, ".!");
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let without = |said: &'static str, code| converse(&sudo(None), &[E(said)], Exit::Code(code)).2;
+        assert_eq!(without("sudo: a password is required\n", 1), Some(Refusal::PasswordNeeded));
+        assert_eq!(without("sudo: sorry, you must have a tty to run sudo\n", 1), Some(Refusal::RequireTty));
+        assert_eq!(without("bash: line 1: exec: sudo: not found\n", 127), Some(Refusal::NoSudo));
+        assert_eq!(without("sudo: Command not found.\n", 1), Some(Refusal::NoSudo));
+        assert_eq!(without("fish: Unknown command: sudo\n", 127), Some(Refusal::NoSudo));
+        assert_eq!(
+            without("banner\nops is not in the sudoers file.\n", 1),
+            Some(Refusal::NotAllowed("ops is not in the sudoers file.".into()))
+        );
+        assert_eq!(
+            without("sudo: unknown user nobody2\nsudo: error initializing audit plugin sudoers_audit\n", 1),
+            Some(Refusal::Other("sudo: error initializing audit plugin sudoers_audit".into()))
+        );
+        // What a script itself says and does isn't sudo's refusal.
+        assert_eq!(without("something else\n", 1), None);
+        assert_eq!(converse(&Identity::Login, &[E("sudo: not found\n")], Exit::Code(127)).2, None);
+        let identity = sudo(Some(Password::stored(Secret::new("right"))));
+        let said = [E("abc123"), E("Sorry, user ops is not allowed to execute '/bin/sh' as root on a.\n")];
+        assert!(matches!(converse(&identity, &said, Exit::Code(1)).2, Some(Refusal::NotAllowed(_))));
+        for refusal in [Refusal::NoSudo, Refusal::RequireTty, Refusal::PasswordNeeded, Refusal::WrongPassword] {
+            let (message, hint) = refusal.told("ops", "root");
+            assert!(!message.ends_with('.') && hint.is_some_and(|h| h.len() > 10), "{message}");
         }
     }
 }

@@ -275,3 +275,136 @@ fn key_kind(key: &[u8]) -> String {
 fn fingerprint(key: &[u8]) -> String {
     format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(key)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A key blob of a type.
+    fn key(kind: &str, rest: &str) -> Vec<u8> {
+        [&u32::try_from(kind.len()).unwrap().to_be_bytes(), kind.as_bytes(), rest.as_bytes()].concat()
+    }
+
+    fn entry(kind: &str, rest: &str) -> String {
+        format!("{kind} {}", STANDARD.encode(key(kind, rest)))
+    }
+
+    fn target(address: &str, path: &Path) -> Target {
+        Target { known_hosts: vec![path.to_owned()], ..Target::for_tests(address) }
+    }
+
+    /// A file with a line for each case; the hashed one is what `ssh-keygen -H` makes of `hashed.example`.
+    fn file(folder: &Path) -> PathBuf {
+        let path = folder.join("known_hosts");
+        let ed = |rest| entry("ssh-ed25519", rest);
+        let text = format!(
+            "# comment\n\nplain,10.0.0.1,UPPER {}\n[ported]:2222 {}\n*.wild.example,!not.wild.example {}\n\
+             |1|nxR2g8p055ylyCx/SIU9SAtSnKc=|BjX7VCS6IasFxVNHoecPAOUhI5k= {}\n@revoked plain {}\n\
+             @cert-authority * {}\nbroken line\nplain {}\nwithout-port {}\n",
+            ed("plain"),
+            ed("ported"),
+            ed("wild"),
+            ed("hashed"),
+            ed("revoked"),
+            ed("authority"),
+            entry("ssh-rsa", "plain"),
+            ed("without"),
+        );
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn names_are_found_in_each_form() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path());
+        let known = KnownHosts::default();
+        let check = |address: &str, port: u16, rest: &str| {
+            known.check(&Target { port, ..target(address, &path) }, &key("ssh-ed25519", rest)).map_err(|f| f.message)
+        };
+        for (address, port, rest) in [
+            ("plain", 22, "plain"),
+            ("Plain", 22, "plain"),
+            ("upper", 22, "plain"),
+            ("10.0.0.1", 22, "plain"),
+            ("ported", 2222, "ported"),
+            ("a.wild.example", 22, "wild"),
+            ("hashed.example", 22, "hashed"),
+            ("without-port", 2022, "without"),
+        ] {
+            assert_eq!(check(address, port, rest), Ok(()), "{address}");
+        }
+        for (address, port, rest) in [
+            ("ported", 22, "ported"),
+            ("not.wild.example", 22, "wild"),
+            ("other", 22, "authority"),
+            ("broken", 22, "x"),
+        ] {
+            assert!(check(address, port, rest).unwrap_err().contains("isn't in known_hosts"), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_changed_key_names_the_line_and_a_revoked_one_is_never_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path());
+        let known = KnownHosts::default();
+        let mut target = target("plain", &path);
+        let changed = known.check(&target, &key("ssh-ed25519", "other")).unwrap_err();
+        assert_eq!(changed.kind, FailureKind::HostKey);
+        let name = path.display();
+        assert!(changed.message.contains(&format!("{name}:3 has ssh-ed25519 SHA256:")), "{}", changed.message);
+        assert!(changed.hint.unwrap().contains(&format!("ssh-keygen -f {name} -R 'plain'")));
+        for checking in [HostKeyChecking::Yes, HostKeyChecking::AcceptNew, HostKeyChecking::No] {
+            target.host_key_checking = checking;
+            let revoked = known.check(&target, &key("ssh-ed25519", "revoked")).unwrap_err();
+            assert!(revoked.message.ends_with(&format!("{name}:7")), "{}", revoked.message);
+            let changed = known.check(&target, &key("ssh-ed25519", "other"));
+            assert_eq!(changed.is_ok(), checking == HostKeyChecking::No);
+        }
+    }
+
+    #[test]
+    fn known_types_are_asked_for_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path());
+        let known = KnownHosts::default();
+        let order = |address: &str| known.algorithms(&target(address, &path)).unwrap();
+        assert!(order("hashed.example").starts_with("ssh-ed25519,"));
+        assert!(order("plain").starts_with("ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa,ecdsa-sha2-nistp256,"));
+        fs::write(folder.path().join("rsa"), format!("old {}\n", entry("ssh-rsa", "x"))).unwrap();
+        let order = known.algorithms(&target("old", &folder.path().join("rsa"))).unwrap();
+        assert!(order.starts_with("rsa-sha2-512,rsa-sha2-256,ssh-rsa,ssh-ed25519"));
+    }
+
+    #[test]
+    fn new_keys_are_stored_once_by_many_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sub/known_hosts");
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        fs::write(&path, format!("# no end of line here, so {}", "x".repeat(10))).unwrap();
+        let known = KnownHosts::default();
+        std::thread::scope(|scope| {
+            for i in 0..64 {
+                let (known, path) = (&known, &path);
+                scope.spawn(move || {
+                    let accepting = Target {
+                        host_key_checking: HostKeyChecking::AcceptNew,
+                        ..target(&format!("host{}", i / 4), path)
+                    };
+                    known.check(&accepting, &key("ssh-ed25519", &format!("key {}", i / 4))).unwrap();
+                });
+            }
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 1 + 16, "{text}");
+        // A run of its own finds all of them, and nothing else.
+        let fresh = KnownHosts::default();
+        for i in 0..16 {
+            let target = target(&format!("host{i}"), &path);
+            assert_eq!(fresh.check(&target, &key("ssh-ed25519", &format!("key {i}"))), Ok(()));
+            assert!(fresh.check(&target, &key("ssh-ed25519", "other")).is_err());
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The login: agent, key files, password.
 
+use super::super::refusal::expired;
 use super::super::wait::{SLICE, wait};
 use super::super::{Deadline, Failure, FailureKind, Target};
 use super::link::{Link, Stop, code, number};
@@ -81,12 +82,6 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
         }
         Err(stop) => Err(lost(stop, &tried)),
     }
-}
-
-/// The failure of a password that has to be changed first.
-fn expired(user: &str) -> Failure {
-    Failure::new(FailureKind::Login, format!("the password of {user} has expired and has to be changed"))
-        .hint("log in once by ssh and change it")
 }
 
 fn refused(target: &Target, why: &str, tried: &[String]) -> Failure {
@@ -342,5 +337,59 @@ impl KeyboardInteractivePrompt for Prompter {
             answers.push(if first { self.password.clone() } else { String::new() });
         }
         answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A private key file in OpenSSH's format, as far as it is looked at.
+    fn key_file(cipher: &str, public: &[u8]) -> String {
+        let string = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+        let blob = [MAGIC, &string(cipher.as_bytes()), &string(b"none"), &string(b""), &[0, 0, 0, 1], &string(public)]
+            .concat();
+        let text = STANDARD.encode(blob);
+        let (first, second) = text.split_at(40);
+        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{first}\n{second}\n-----END OPENSSH PRIVATE KEY-----\n")
+    }
+
+    #[test]
+    fn a_private_key_shows_its_public_one_and_whether_it_is_encrypted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("plain"), key_file("none", b"the public key")).unwrap();
+        fs::write(path("locked"), key_file("aes256-ctr", b"another")).unwrap();
+        fs::write(path("pem"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
+        fs::write(path("pem.pub"), format!("ssh-rsa {} me@here\n", STANDARD.encode(b"rsa"))).unwrap();
+        assert!(read_key(&path("plain")).is_ok());
+        assert_eq!(read_key(&path("locked")).unwrap_err(), "is encrypted and not in the agent");
+        assert_eq!(read_key(&path("pem")).unwrap_err(), "is encrypted and not in the agent");
+        assert_eq!(read_key(&path("none")).unwrap_err(), "doesn't exist");
+        assert_eq!(public_blob(&path("plain")).unwrap(), b"the public key");
+        assert_eq!(public_blob(&path("locked")).unwrap(), b"another");
+        assert_eq!(public_blob(&path("pem")).unwrap(), b"rsa");
+        assert_eq!(public_blob(&path("none")), None);
+        fs::write(path("cut"), "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END").unwrap();
+        assert_eq!(public_blob(&path("cut")), None);
+    }
+
+    #[test]
+    fn only_the_first_hidden_question_gets_the_password() {
+        let mut prompter = Prompter { password: "secret".into(), asked: Vec::new() };
+        let ask = |text: &'static str, echo| Prompt { text: text.into(), echo };
+        assert_eq!(prompter.prompt("", "", &[ask("Password: ", false)]), ["secret"]);
+        assert_eq!(prompter.prompt("", "", &[ask("Verification code: ", false)]), [""]);
+        assert!(!prompter.is_change());
+        assert_eq!(prompter.prompt("", "", &[ask("New password: ", false)]), [""]);
+        assert!(prompter.is_change());
+    }
+
+    #[test]
+    fn keys_of_usual_names_are_those_in_the_ssh_folder() {
+        assert!(is_usual(Path::new("/home/x/.ssh/id_rsa")));
+        assert!(!is_usual(Path::new("/home/x/.ssh/cluster")));
+        assert!(!is_usual(Path::new("/srv/keys/id_rsa")));
     }
 }
