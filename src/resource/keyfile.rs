@@ -62,6 +62,12 @@ impl Edit {
     /// file and never half of it. Links stay and their target is written; owner, mode and context are kept; a mount
     /// point is written in place, as it can't be replaced.
     pub fn step(&self) -> Step {
+        Step::Run(self.after(Script::new(), ""))
+    }
+
+    /// The same at the end of a script. `between` runs before it, with the file in `$p` and the edits as arguments, by
+    /// three: `r`, `d` or `a`, the old and the new line.
+    pub fn after(&self, script: Script, between: &'static str) -> Script {
         let lines = self.edits.iter().flat_map(|line| match line {
             Line::Replace { old, new } => ["r", old, new],
             Line::Remove(old) => ["d", old, ""],
@@ -72,7 +78,8 @@ impl Edit {
             header.push_str(line);
             header.push('\n');
         }
-        Step::Run(Script::new().set("p", &self.path).set("header", &header).args(lines).line(EDIT))
+        let script = script.set("p", &self.path).set("header", &header).args(lines);
+        if between.is_empty() { script.line(EDIT) } else { script.line(between).line(EDIT) }
     }
 
     /// What it makes of the file, if nothing else writes it.

@@ -17,6 +17,7 @@ pub mod keyfile;
 pub mod probes;
 pub mod question;
 pub mod spec;
+pub mod sysctl;
 #[cfg(test)]
 mod trial;
 
@@ -418,7 +419,7 @@ impl<R: Resource> AnyType for Of<R> {
 }
 
 /// All types, by name.
-pub const TYPES: &[&dyn AnyType] = &[];
+pub const TYPES: &[&dyn AnyType] = &[&Of::<sysctl::Sysctl>(PhantomData)];
 
 /// The type of this name.
 pub fn find(name: &str) -> Option<&'static dyn AnyType> {
