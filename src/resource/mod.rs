@@ -14,6 +14,8 @@
 //! A probe that failed is an error of the resource ([`Trouble`]), never an empty state.
 
 pub mod keyfile;
+pub mod mtu;
+pub mod owner;
 pub mod probes;
 pub mod question;
 pub mod spec;
@@ -419,7 +421,11 @@ impl<R: Resource> AnyType for Of<R> {
 }
 
 /// All types, by name.
-pub const TYPES: &[&dyn AnyType] = &[&Of::<sysctl::Sysctl>(PhantomData)];
+pub const TYPES: &[&dyn AnyType] = &[
+    // One line a type, by name.
+    &Of::<mtu::Mtu>(PhantomData),
+    &Of::<sysctl::Sysctl>(PhantomData),
+];
 
 /// The type of this name.
 pub fn find(name: &str) -> Option<&'static dyn AnyType> {

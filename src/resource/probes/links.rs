@@ -25,7 +25,7 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Further names that it answers to.
+    /// Further names of it (`ip link property`).
     pub altnames: Vec<String>,
     /// `bond`, `vlan`, `bridge`, `veth`…; of a device without a kind of its own what it carries: `ethernet`,
     /// `infiniband`, `loopback`.
@@ -58,18 +58,19 @@ impl LinkList {
 }
 
 impl Links {
-    /// The link of this name or alternative name.
+    /// The link of this name.
     pub fn get(&self, name: &str) -> Option<&Link> {
-        let by_name = self.all.iter().find(|l| l.name == name);
-        by_name.or_else(|| self.all.iter().find(|l| l.altnames.iter().any(|a| a == name)))
+        self.all.iter().find(|l| l.name == name)
     }
 
     /// That there is no such link, with those that there are.
     pub fn missing(&self, name: &str) -> Trouble {
         let names: Vec<&str> = self.all.iter().map(|l| l.name.as_str()).collect();
-        let near = crate::error::nearest(name, names.iter().copied());
         let trouble = Trouble::new(format!("this host has no interface {name}; it has {}", names.join(", ")));
-        match near {
+        if let Some(link) = self.all.iter().find(|l| l.altnames.iter().any(|a| a == name)) {
+            return trouble.hint(format!("{name} is another name of {}; give that", link.name));
+        }
+        match crate::error::nearest(name, names.iter().copied()) {
             Some(near) => trouble.hint(format!("is it {near}?")),
             None => trouble,
         }
@@ -292,7 +293,6 @@ pub(crate) mod tests {
         let links = links(FABRIC);
         assert_eq!(links.all.len(), 6);
         let get = |name: &str| links.get(name).unwrap();
-        assert_eq!(get("enp134s0f0np0").name, "eth0");
         assert_eq!((get("eth0").max_mtu, get("lo").max_mtu, get("lo").min_mtu), (Some(9978), None, Some(0)));
         assert_eq!((get("eth0").carrier, get("eth1").carrier, get("ib0").carrier), (Some(true), Some(false), None));
         assert_eq!(get("bond0.100").addresses, ["10.0.0.5/16", "fe80::b8ce/64"]);
@@ -305,6 +305,8 @@ pub(crate) mod tests {
         let missing = links.missing("eth2");
         assert_eq!(missing.message, "this host has no interface eth2; it has lo, eth0, eth1, bond0, bond0.100, ib0");
         assert_eq!(missing.hint.as_deref(), Some("is it eth0?"));
+        let other = links.missing("enp134s0f0np0").hint.unwrap();
+        assert_eq!(other, "enp134s0f0np0 is another name of eth0; give that");
     }
 
     #[test]

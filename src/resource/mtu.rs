@@ -1,0 +1,479 @@
+//! `mtu`: the largest packet that an interface sends, now and at the next boot.
+//!
+//! What runs is set by `ip link set`. What is there at boot is changed in the files of the interface's owner, which is
+//! never asked to apply them: that may drop addresses and routes, or the link.
+
+use super::keyfile::Edit;
+use super::owner::networkd::{Applied, AppliedFile};
+use super::owner::{NETWORK_SCRIPTS, Owned, Owner, OwnerList, Owners, assignments::Assignments};
+use super::probes::links::{Link, LinkList, Links, interface};
+use super::probes::session::SessionEnds;
+use super::probes::small::SmallFile;
+use super::{
+    Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Risk, Spec, Stale, Step,
+    Trouble,
+};
+use crate::error::Error;
+use crate::shell::Script;
+use serde_json::Value;
+
+/// The resource.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mtu {
+    interface: String,
+    mtu: u32,
+    persist: bool,
+    owner: Option<Owner>,
+}
+
+/// What is known of the interface.
+#[derive(Debug)]
+pub struct State {
+    link: Link,
+    below: Vec<Link>,
+    above: Vec<Link>,
+    /// The bond that it is a port of, which carries its own MTU down to it (linux, bond_change_mtu).
+    bond: Option<String>,
+    risk: Risk,
+    /// What is there at boot; nothing where that is no matter of this resource.
+    boot: Option<Result<Boot, Trouble>>,
+}
+
+/// The MTU at boot, and what makes it the wanted one.
+#[derive(Debug, Default)]
+struct Boot {
+    now: Value,
+    right: bool,
+    steps: Vec<Step>,
+    files: Vec<FileDiff>,
+    warning: Option<String>,
+}
+
+impl Resource for Mtu {
+    type State = State;
+    const TYPE: &'static str = "mtu";
+    const SUMMARY: &'static str = "The MTU of an interface, now and at boot";
+    const KEYS: &'static [Key] = &[
+        Key::required("interface", "string", "The interface: eth0, bond0, eth0.100."),
+        Key::required("mtu", "integer", "Bytes of the largest packet, without the Ethernet header: 9000."),
+        Key::default("persist", "boolean", "true", "Whether it is to be there after a boot too."),
+        Key::default(
+            "owner",
+            "auto | networkmanager | netplan | networkd | ifupdown | ifcfg",
+            "auto",
+            "What configures the interface at boot. It is found out; given, it has to be that one. Persistence works \
+             through networkd and ifcfg so far.",
+        ),
+        Key::refused("state", "an interface always has an MTU; give the one it is to have"),
+    ];
+    const EXAMPLE: &'static str = "- name: jumbo frames\n  mtu: {interface: eth0, mtu: 9000}\n";
+
+    fn parse(spec: &Spec<'_>) -> Result<Mtu, Error> {
+        spec.need("mtu")?;
+        let words: Vec<&'static str> = std::iter::once("auto").chain(Owner::NAMES.iter().copied()).collect();
+        Ok(Mtu {
+            interface: interface(spec, "interface")?,
+            // 68 is the least of IPv4 (RFC 791); no device of Linux takes more than loopback's 65536.
+            mtu: spec.int("mtu", 68..=65536)?.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+            persist: spec.bool("persist")?.unwrap_or(true),
+            owner: spec.choice("owner", &words)?.and_then(Owner::named),
+        })
+    }
+
+    fn identity(&self) -> String {
+        self.interface.clone()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![claim(&self.interface)]
+    }
+
+    fn needs(&self, now: Option<&State>) -> Vec<Need> {
+        let mut needs = Vec::new();
+        if self.persist {
+            needs.push(Need::After(Claim::new("path", self.ifcfg())));
+            needs.push(Need::After(Claim::new("ifcfg", format!("{} MTU", self.ifcfg()))));
+        }
+        let Some(now) = now else { return needs };
+        let mut after = |links: &[Link]| needs.extend(links.iter().map(|l| Need::After(claim(&l.name))));
+        if let Some(bond) = &now.bond {
+            needs.push(Need::After(claim(bond)));
+        } else if now.link.mtu < self.mtu && now.link.kind != "bond" {
+            after(&now.below);
+        } else if now.link.mtu > self.mtu {
+            after(&now.above);
+        }
+        needs
+    }
+
+    fn stale_after(&self) -> Stale {
+        if self.persist { Stale::Claims(vec![Claim::new("path", self.ifcfg())]) } else { Stale::Never }
+    }
+
+    fn probe(&self) -> Vec<Question> {
+        let mut questions = vec![LinkList::ask(), SessionEnds::ask()];
+        if self.persist {
+            questions.extend([OwnerList::ask(), AppliedFile::ask(&self.interface), SmallFile::ask(self.ifcfg())]);
+        }
+        questions
+    }
+
+    fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
+        let links = answers.get::<LinkList>("")?;
+        let Some(link) = links.get(&self.interface) else {
+            return Ok(Reading::NotYet(links.missing(&self.interface)));
+        };
+        let bond = links.above(link).find(|l| l.kind == "bond" && link.master.as_ref() == Some(&l.name));
+        let boot = match bond {
+            None if self.persist => Some(self.boot(answers, links, link)),
+            _ => None,
+        };
+        Ok(Reading::State(State {
+            below: links.below(link).cloned().collect(),
+            above: links.above(link).cloned().collect(),
+            bond: bond.map(|b| b.name.clone()),
+            risk: answers.get::<SessionEnds>("")?.risk(links, link),
+            link: link.clone(),
+            boot,
+        }))
+    }
+
+    fn diff(&self, now: &State) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if now.link.mtu != self.mtu {
+            changes.push(Change::now("live", now.link.mtu, self.mtu));
+        }
+        if let Some(Ok(boot)) = &now.boot
+            && !boot.right
+        {
+            changes.push(Change::now("boot", boot.now.clone(), self.mtu));
+        }
+        changes
+    }
+
+    fn apply(&self, now: &State) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if now.link.mtu != self.mtu {
+            steps.push(Step::Run(self.live(now)));
+        }
+        if let Some(Ok(boot)) = &now.boot {
+            steps.extend(boot.steps.iter().cloned());
+        }
+        steps
+    }
+
+    fn files(&self, now: &State) -> Vec<FileDiff> {
+        now.boot.iter().flatten().flat_map(|boot| boot.files.clone()).collect()
+    }
+
+    fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        let wanted = self.mtu;
+        // A bond hands its MTU to its ports, so that it fails where one of them does.
+        let ports = now.below.iter().filter(|_| now.link.kind == "bond");
+        for link in std::iter::once(&now.link).chain(ports) {
+            let limit = match (link.min_mtu, link.max_mtu) {
+                (Some(min), _) if wanted < min => format!("the least that its driver takes is {min}"),
+                (_, Some(max)) if wanted > max => format!("the most that its driver takes is {max}"),
+                _ => continue,
+            };
+            let port =
+                if link.name == now.link.name { String::new() } else { format!(", a port of {},", now.link.name) };
+            let trouble = Trouble::new(format!("{}{port} can't have an MTU of {wanted}: {limit}", link.name));
+            return Some(Obstacle { trouble, partly: false });
+        }
+        match &now.boot {
+            Some(Err(trouble)) => Some(Obstacle { trouble: trouble.clone(), partly: true }),
+            _ => None,
+        }
+    }
+
+    fn warnings(&self, now: &State) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let name = &now.link.name;
+        if self.mtu < 1280 {
+            warnings.push(format!("below an MTU of 1280 the kernel switches IPv6 off on {name}"));
+        }
+        let differs = now.link.mtu != self.mtu;
+        if let Some(bond) = now.bond.as_ref().filter(|_| differs) {
+            warnings
+                .push(format!("{name} is a port of {bond}, which carries its own MTU down to it: it isn't set here"));
+        }
+        let dragged = now.above.iter().filter(|l| l.lower.as_ref() == Some(name) && l.mtu > self.mtu);
+        let dragged: Vec<&str> = dragged.map(|l| l.name.as_str()).collect();
+        if differs && now.bond.is_none() && !dragged.is_empty() {
+            let what = dragged.join(", ");
+            warnings.push(format!("what stands on {name} can't be larger: the kernel lowers {what} with it"));
+        }
+        warnings.extend(now.boot.iter().flatten().filter_map(|b| b.warning.clone()));
+        warnings
+    }
+
+    fn risk(&self, now: &State) -> Risk {
+        if now.link.mtu == self.mtu || now.bond.is_some() { Risk::None } else { now.risk.clone() }
+    }
+}
+
+fn claim(interface: &str) -> Claim {
+    Claim::new("mtu", interface)
+}
+
+impl Mtu {
+    fn ifcfg(&self) -> String {
+        format!("{NETWORK_SCRIPTS}/ifcfg-{}", self.interface)
+    }
+
+    /// The step that sets the live value.
+    fn live(&self, now: &State) -> Script {
+        let script = Script::new().set("i", &self.interface).set("n", &self.mtu.to_string());
+        if let Some(bond) = &now.bond {
+            return script.set("b", bond).line(
+                r#"read -r m <"/sys/class/net/$i/mtu" && [ "$m" -eq "$n" ] ||
+  { echo "$i is a port of $b, which carries its own MTU down to it: set the MTU of $b" >&2; exit 1; }"#,
+            );
+        }
+        let small = now.below.iter().find(|l| now.link.lower.as_ref() == Some(&l.name) && l.mtu < self.mtu);
+        let script = match small {
+            Some(parent) => script.set("p", &parent.name).line(
+                r#"read -r m <"/sys/class/net/$p/mtu" && [ "$m" -ge "$n" ] ||
+  { echo "$i can't have a larger MTU than $p, on which it stands and which has $m: raise that too" >&2; exit 1; }"#,
+            ),
+            None => script,
+        };
+        script.line(r#"ip link set dev "$i" mtu "$n""#)
+    }
+
+    /// What is there at boot.
+    fn boot(&self, answers: &Answers, links: &Links, link: &Link) -> Result<Boot, Trouble> {
+        let owners = answers.get::<OwnerList>("")?;
+        let owned = owners.of(link);
+        let ifcfg = || {
+            let file = answers.get::<SmallFile>(&self.ifcfg())?.text()?;
+            Ok::<_, Trouble>(file.map(std::borrow::Cow::into_owned))
+        };
+        // NetworkManager may take its profile from an ifcfg file, and then that is a way too.
+        let by_ifcfg = self.owner == Some(Owner::Ifcfg) && owners.reader(&self.ifcfg()).is_some();
+        if let Some(text) = if by_ifcfg { ifcfg()? } else { None } {
+            return self.in_ifcfg(owners, &text);
+        }
+        let Some(owned) = owned else { return Err(self.nobody()) };
+        if self.owner.is_some_and(|given| given != owned.owner) {
+            let given = self.owner.map(Owner::name).unwrap_or_default();
+            return Err(Trouble::new(format!(
+                "`owner: {given}` isn't what configures {} at boot: {owned} does",
+                link.name
+            ))
+            .hint("leave `owner` out"));
+        }
+        match owned.owner {
+            Owner::Networkd => match answers.get::<AppliedFile>(&self.interface)? {
+                Some(applied) => self.in_networkd(applied, owners, links, link),
+                None => Err(self.nobody()),
+            },
+            Owner::Ifcfg => match ifcfg()? {
+                Some(text) => self.in_ifcfg(owners, &text),
+                None => Err(self.nobody()),
+            },
+            _ => Err(self.later(&owned, link)),
+        }
+    }
+
+    fn nobody(&self) -> Trouble {
+        let name = &self.interface;
+        let given = self.owner.map(|o| format!("`owner: {}` is given, but ", o.name())).unwrap_or_default();
+        Trouble::new(format!(
+            "{given}nothing was found that configures {name} at boot, so its MTU can't be made to last (looked for a \
+             device of NetworkManager, a file of netplan or networkd, a stanza of ifupdown, and {})",
+            self.ifcfg()
+        ))
+        .hint("`persist: false` sets the live value alone; or give the interface a configuration first")
+    }
+
+    /// That this owner's turn comes later, and what to do until then.
+    fn later(&self, owned: &Owned, link: &Link) -> Trouble {
+        let n = self.mtu;
+        let by_hand = match owned.owner {
+            Owner::NetworkManager => {
+                let setting = if link.kind == "infiniband" { "infiniband" } else { "802-3-ethernet" };
+                format!("`nmcli connection modify PROFILE {setting}.mtu {n}`")
+            }
+            Owner::Netplan => format!("`mtu: {n}` in its file below /etc/netplan, then `netplan generate`"),
+            _ => format!("`mtu {n}` in its stanza in {}", owned.by),
+        };
+        Trouble::new(format!(
+            "{} belongs to {owned}, and an MTU that lasts through it comes with a later version; the live value is set",
+            link.name
+        ))
+        .hint(format!("`persist: false` says that the live value is enough; by hand it lasts by {by_hand}"))
+    }
+
+    fn in_networkd(&self, applied: &Applied, owners: &Owners, links: &Links, link: &Link) -> Result<Boot, Trouble> {
+        let now = applied.mtu()?;
+        let mut boot = Boot { now: now.as_ref().map_or(Value::Null, |(mtu, _)| (*mtu).into()), ..Boot::default() };
+        boot.right = now.as_ref().is_some_and(|(mtu, _)| *mtu == self.mtu);
+        if boot.right {
+            return Ok(boot);
+        }
+        let (file, path) = (&applied.file, applied.drop_in());
+        let mut others: Vec<&str> = owners
+            .sharing(file)
+            .filter(|index| *index != link.index)
+            .map(|index| links.all.iter().find(|l| l.index == index).map_or("a link that is gone", |l| l.name.as_str()))
+            .collect();
+        if !others.is_empty() {
+            others.sort_unstable();
+            return Err(Trouble::new(format!(
+                "{file} configures {} and {} alike, so an MTU for it would be that of all of them",
+                link.name,
+                others.join(", ")
+            ))
+            .hint(format!(
+                "give {} a .network file of its own; or, if all of them are to have this MTU, write `MTUBytes={}` below \
+                 `[Link]` in {path} by a `copy`, and set `persist: false` here",
+                link.name, self.mtu
+            )));
+        }
+        let late = |place: &str| {
+            let name = place.rsplit_once(':').and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(_, name)| name);
+            place.contains(".network.d/") && path.rsplit_once('/').is_some_and(|(_, ours)| name > ours)
+        };
+        if let Some((mtu, place)) = now.filter(|(_, place)| late(place)) {
+            return Err(Trouble::new(format!("at boot {mtu} wins: {place}"))
+                .hint("remove the setting there; no name of a drop-in of netplay's own comes after it"));
+        }
+        let text =
+            format!("# Written by netplay (mtu:{}); it is replaced.\n[Link]\nMTUBytes={}\n", self.interface, self.mtu);
+        boot.files.push(FileDiff {
+            path: path.clone(),
+            before: applied.drop_in_text().map(|t| t.as_bytes().to_vec()),
+            after: Some(text.clone().into_bytes()),
+        });
+        boot.steps.push(Step::Run(Script::new().command(["mkdir", "-p", "--", &applied.drop_in_folder()])));
+        boot.steps.push(Step::Put(Put {
+            path,
+            body: text.into_bytes(),
+            mode: 0o644,
+            owner: None,
+            backup: false,
+            validate: None,
+            in_place: false,
+        }));
+        if !applied.matches_one() {
+            boot.warning = Some(format!(
+                "{file} is for interfaces of a pattern: another one that comes to match it gets this MTU too"
+            ));
+        }
+        Ok(boot)
+    }
+
+    fn in_ifcfg(&self, owners: &Owners, text: &str) -> Result<Boot, Trouble> {
+        let path = self.ifcfg();
+        let found = Assignments::parse(text);
+        let wanted = self.mtu.to_string();
+        let shown = found.shown("MTU");
+        let number = shown.as_str().and_then(|s| s.parse::<u32>().ok()).map(Value::from);
+        let mut boot = Boot { now: number.unwrap_or(shown), right: found.has("MTU", Some(&wanted)), ..Boot::default() };
+        if boot.right {
+            return Ok(boot);
+        }
+        if owners.by_cloud_init(&path) {
+            return Err(Trouble::new(format!("{path} is made by cloud-init, which may make it again at a boot")).hint(
+                "set the MTU in cloud-init's network configuration, or switch that off (`network: {config: \
+                       disabled}` in /etc/cloud/cloud.cfg.d) and take its first line out of the file",
+            ));
+        }
+        let edit = found.edit(Edit::of(&path), "MTU", Some(&wanted))?;
+        boot.files.push(edit.preview(Some(text.as_bytes())));
+        boot.steps.push(edit.step());
+        Ok(boot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Inquiry;
+    use crate::resource::trial::Shell;
+
+    const SETUP: &str = "ip link add v0 type veth peer name v1; ip link add mv0 link v1 type macvlan mode bridge
+        ip link add br0 type bridge; ip link set v0 master br0\n";
+
+    fn mtu(interface: &str, mtu: u32) -> Mtu {
+        Mtu { interface: interface.to_owned(), mtu, persist: false, owner: None }
+    }
+
+    /// The state of an interface in a namespace that this text has set up.
+    fn state(shell: Shell, setup: &str, resource: &Mtu) -> State {
+        let inquiry = Inquiry::new(resource.probe());
+        let ask = |f: &super::super::Fragment| Ok(shell.run_in_net(&(SETUP.to_owned() + setup), f.script.as_str()));
+        let answers = inquiry.answers(inquiry.fragments().iter().map(ask).collect());
+        match resource.read(&answers) {
+            Ok(Reading::State(state)) => state,
+            other => panic!("{shell:?}: {other:?}"),
+        }
+    }
+
+    /// The live step, and what comes after it, run where this text has set up a namespace.
+    fn apply(shell: Shell, setup: &str, resource: &Mtu, then: &str) -> super::super::Output {
+        let now = state(shell, setup, resource);
+        assert!(!resource.diff(&now).is_empty());
+        let script = format!("( {} ) && {then}", resource.live(&now).as_str());
+        shell.run_in_net(&(SETUP.to_owned() + setup), &script)
+    }
+
+    #[test]
+    fn the_kernel_takes_it_or_says_why() {
+        for shell in Shell::ALL {
+            let show = "cat /sys/class/net/v1/mtu /sys/class/net/mv0/mtu";
+            let done = apply(shell, "", &mtu("v1", 9000), show);
+            assert_eq!((done.code, done.text().trim()), (0, "9000\n1500"), "{shell:?}: {}", done.complaint());
+            // What stands on another one can't be larger than that is by then.
+            let refused = apply(shell, "", &mtu("mv0", 9000), show);
+            assert_eq!(refused.code, 1, "{shell:?}");
+            assert!(refused.complaint().starts_with("mv0 can't have a larger MTU than v1"), "{}", refused.complaint());
+            let now = state(shell, "", &mtu("mv0", 9000));
+            let raised = format!("{}ip link set v1 mtu 9000", SETUP);
+            let done = shell.run_in_net(&raised, &format!("{}{show}", mtu("mv0", 9000).live(&now).as_str()));
+            assert_eq!((done.code, done.text().trim()), (0, "9000\n9000"), "{shell:?}: {}", done.complaint());
+            // Lowered, it takes along what stands on it.
+            let high = "ip link set v1 mtu 9000; ip link set mv0 mtu 9000";
+            let done = apply(shell, high, &mtu("v1", 1500), show);
+            assert_eq!(done.text().trim(), "1500\n1500", "{shell:?}");
+            let refused = apply(shell, "", &mtu("v1", 70_000), "true");
+            assert_ne!(refused.code, 0, "{shell:?}: the kernel's word is passed on");
+            assert!(!refused.complaint().is_empty());
+        }
+    }
+
+    #[test]
+    fn limits_are_the_drivers() {
+        let resource = mtu("v1", 70_000);
+        let obstacle = resource.obstacle(&state(Shell::Dash, "", &resource)).unwrap();
+        assert_eq!(obstacle.trouble.message, "v1 can't have an MTU of 70000: the most that its driver takes is 65535");
+        assert!(!obstacle.partly, "nothing may be touched");
+        // busybox' ip doesn't tell them.
+        assert_eq!(resource.obstacle(&state(Shell::Busybox, "", &resource)), None);
+    }
+
+    #[test]
+    fn a_port_of_a_bond_is_only_looked_at() {
+        let now = |mtu: u32| State {
+            link: Link { name: "v1".to_owned(), mtu, ..Link::default() },
+            below: Vec::new(),
+            above: Vec::new(),
+            bond: Some("bond0".to_owned()),
+            risk: Risk::Link("it carries it".to_owned()),
+            boot: None,
+        };
+        let resource = mtu("v1", 9000);
+        assert_eq!(resource.risk(&now(1500)), Risk::None);
+        assert!(resource.diff(&now(9000)).is_empty());
+        for shell in Shell::ALL {
+            let script = resource.live(&now(1500));
+            assert_eq!(shell.run_in_net(&format!("{SETUP}ip link set v1 mtu 9000"), script.as_str()).code, 0);
+            let said = shell.run_in_net(SETUP, script.as_str());
+            assert_eq!(said.code, 1);
+            let wanted = "v1 is a port of bond0, which carries its own MTU down to it: set the MTU of bond0";
+            assert_eq!(said.complaint(), wanted, "{shell:?}");
+        }
+    }
+}

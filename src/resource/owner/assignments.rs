@@ -1,0 +1,305 @@
+//! Files of shell assignments (ifcfg): `KEY=value` a line, values quoted as a shell reads them, comments. They are read
+//! by value and edited line by line, so that what isn't asked for stays as it is.
+
+use crate::resource::Trouble;
+use crate::resource::keyfile::Edit;
+
+/// The assignments of a file, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assignments {
+    /// Them.
+    pub all: Vec<Assignment>,
+    /// Whether there is something else than assignments, comments and empty lines.
+    pub other: bool,
+}
+
+/// One assignment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// What is set.
+    pub key: String,
+    /// Its value; nothing where only a shell could tell: `$OTHER`, a command.
+    pub value: Option<String>,
+    /// Its number in the file, from 1.
+    pub number: usize,
+    line: String,
+    /// What stands in the line before the value and behind it.
+    before: String,
+    after: String,
+    quote: Quote,
+    /// Whether the value goes on in the next lines.
+    long: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    Bare,
+    Single,
+    Double,
+}
+
+impl Assignments {
+    /// Reads the text of a file.
+    pub fn parse(text: &str) -> Assignments {
+        let mut found = Assignments::default();
+        let mut lines = text.split_terminator('\n').enumerate();
+        while let Some((at, line)) = lines.next() {
+            let bare = line.trim_start();
+            if bare.is_empty() || bare.starts_with('#') {
+                continue;
+            }
+            let Some((key, start)) = key(line) else {
+                found.other = true;
+                continue;
+            };
+            let (mut word, mut whole) = (Word::read(&line[start..]), line.to_owned());
+            let long = word.open;
+            while word.open {
+                let Some((_, next)) = lines.next() else { break };
+                whole = whole + "\n" + next;
+                word = Word::read(&whole[start..]);
+            }
+            let after = whole[start + word.end..].to_owned();
+            let rest = after.trim_start();
+            // What follows a word on its line is a comment, or a command that only gets the variable.
+            let assigns = rest.is_empty() || rest == ";" || (rest.starts_with('#') && after.starts_with([' ', '\t']));
+            if !assigns {
+                found.other = true;
+                continue;
+            }
+            found.all.push(Assignment {
+                key: key.to_owned(),
+                value: word.value,
+                number: at + 1,
+                before: line[..start].to_owned(),
+                after,
+                quote: word.quote,
+                long,
+                line: line.to_owned(),
+            });
+        }
+        found
+    }
+
+    /// The assignment of a key that counts, which is the last one.
+    pub fn get(&self, key: &str) -> Option<&Assignment> {
+        self.all.iter().rfind(|a| a.key == key)
+    }
+
+    /// Whether a key is as wanted: this value, or nothing where none is wanted.
+    pub fn has(&self, key: &str, wanted: Option<&str>) -> bool {
+        match (self.get(key), wanted) {
+            (None, None) => true,
+            (Some(found), Some(wanted)) => found.value.as_deref() == Some(wanted),
+            _ => false,
+        }
+    }
+
+    /// What is shown of a key: its value, or what stands in the file where only a shell could tell; null if absent.
+    pub fn shown(&self, key: &str) -> serde_json::Value {
+        self.get(key).map_or(serde_json::Value::Null, |a| {
+            a.value.clone().unwrap_or_else(|| a.line[a.before.len()..].trim().to_owned()).into()
+        })
+    }
+
+    /// The same edit with what makes a key so: its last assignment rewritten in its own way of quoting, or a new one at
+    /// the end; where none is wanted, all of them removed.
+    ///
+    /// # Errors
+    /// What would have to be changed goes on over several lines.
+    pub fn edit(&self, edit: Edit, key: &str, wanted: Option<&str>) -> Result<Edit, Trouble> {
+        let touched: Vec<&Assignment> = match wanted {
+            Some(_) => self.get(key).into_iter().collect(),
+            None => self.all.iter().filter(|a| a.key == key).collect(),
+        };
+        if let Some(long) = touched.iter().find(|a| a.long) {
+            return Err(Trouble::new(format!("{key} goes on over several lines from line {} on", long.number))
+                .hint("write it on one line there; netplay changes whole lines"));
+        }
+        Ok(match (wanted, touched.last()) {
+            (None, _) => touched.iter().fold(edit, |edit, a| edit.remove(&a.line)),
+            (Some(value), None) => edit.append(assign(key, value)),
+            (Some(value), Some(last)) => {
+                edit.replace(&last.line, format!("{}{}{}", last.before, last.quote.write(value), last.after))
+            }
+        })
+    }
+}
+
+/// The line that gives a key this value.
+pub fn assign(key: &str, value: &str) -> String {
+    format!("{key}={}", Quote::Bare.write(value))
+}
+
+impl Quote {
+    /// A value as a shell's word, quoted in this way where it can be.
+    fn write(self, value: &str) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,+@%=".contains(c);
+        match self {
+            Quote::Single if !value.contains('\'') => format!("'{value}'"),
+            Quote::Bare if !value.is_empty() && value.chars().all(plain) => value.to_owned(),
+            _ => {
+                let mut word = String::from("\"");
+                for c in value.chars() {
+                    if matches!(c, '"' | '\\' | '$' | '`') {
+                        word.push('\\');
+                    }
+                    word.push(c);
+                }
+                word + "\""
+            }
+        }
+    }
+}
+
+/// The key of a line that starts as an assignment, and where its value begins.
+fn key(line: &str) -> Option<(&str, usize)> {
+    let at = line.find('=')?;
+    let name = line[..at].trim_start();
+    let name = name.strip_prefix("export").filter(|n| n.starts_with([' ', '\t'])).map_or(name, str::trim_start);
+    is_key(name).then_some((name, at + 1))
+}
+
+/// Whether a shell takes this as the name of a variable.
+pub fn is_key(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() && name.chars().all(word)
+}
+
+/// A shell's word at the start of a text.
+struct Word {
+    value: Option<String>,
+    /// Where it ends.
+    end: usize,
+    quote: Quote,
+    /// Whether a quote isn't closed.
+    open: bool,
+}
+
+impl Word {
+    fn read(text: &str) -> Word {
+        let (mut value, mut known) = (String::new(), true);
+        let mut within = Quote::Bare;
+        let quote = match text.chars().next() {
+            Some('"') => Quote::Double,
+            Some('\'') => Quote::Single,
+            _ => Quote::Bare,
+        };
+        let (mut end, mut open) = (text.len(), false);
+        let mut chars = text.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match (within, c) {
+                (Quote::Bare, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => {
+                    end = at;
+                    break;
+                }
+                (Quote::Bare, '\'') => within = Quote::Single,
+                (Quote::Single, '\'') | (Quote::Double, '"') => within = Quote::Bare,
+                (Quote::Single, c) => value.push(c),
+                (Quote::Bare, '"') => within = Quote::Double,
+                (Quote::Bare, '\\') => match chars.next() {
+                    Some((_, '\n')) => {}
+                    Some((_, c)) => value.push(c),
+                    None => open = true,
+                },
+                (Quote::Double, '\\') => match chars.next() {
+                    Some((_, '\n')) => {}
+                    Some((_, c)) => {
+                        if !matches!(c, '"' | '\\' | '$' | '`') {
+                            value.push('\\');
+                        }
+                        value.push(c);
+                    }
+                    None => open = true,
+                },
+                (_, '$' | '`') => known = false,
+                (Quote::Bare, '~') if at == 0 => known = false,
+                (_, c) => value.push(c),
+            }
+        }
+        open |= within != Quote::Bare;
+        Word { value: known.then_some(value), end, quote, open }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    fn value(line: &str) -> Option<String> {
+        Assignments::parse(line).get("K").and_then(|a| a.value.clone())
+    }
+
+    #[test]
+    fn values_are_read_as_a_shell_does() {
+        for (line, meaning) in [
+            ("K=yes", Some("yes")),
+            ("K=", Some("")),
+            ("K=\"two words\"  # note", Some("two words")),
+            ("  export K='a\"b'", Some("a\"b")),
+            ("K=a\"b c\"'d e'\\ f", Some("ab cd e f")),
+            (r#"K="a\"b\\c\$d\`e\f""#, Some(r#"a"b\c$d`e\f"#)),
+            ("K=1;", Some("1")),
+            ("K=1\r\n", Some("1\r")),
+            ("K=a#b", Some("a#b")),
+            ("K=$OTHER", None),
+            ("K=\"$(id)\"", None),
+            ("K=`id`", None),
+            ("K=1 id", None),
+            ("K =1", None),
+            ("# K=1", None),
+            ("K=1\nK=2", Some("2")),
+            ("K=\"a\nB=1\"", Some("a\nB=1")),
+        ] {
+            assert_eq!(value(line).as_deref(), meaning, "{line}");
+        }
+        let two = Assignments::parse("A=\"x\nB=1\ny\"\nC=3\nif true; then D=4; fi\n");
+        assert_eq!(two.all.iter().map(|a| (a.key.as_str(), a.number)).collect::<Vec<_>>(), [("A", 1), ("C", 4)]);
+        assert!(two.other && !Assignments::parse("# a\n\nB=1\n").other);
+    }
+
+    #[test]
+    fn edits_keep_what_is_not_asked_for() {
+        let text = "# top\nMTU=\"1500\"   # was 1400\nexport ONBOOT=no\nMTU=1400\nMTU='1500'\nLONG=\"a\nb\"\n";
+        let found = Assignments::parse(text);
+        let edit = |key: &str, wanted: Option<&str>| {
+            let edit = found.edit(Edit::of("/x"), key, wanted)?;
+            Ok::<_, Trouble>(String::from_utf8(edit.preview(Some(text.as_bytes())).after.unwrap()).unwrap())
+        };
+        assert_eq!(edit("MTU", Some("9000")).unwrap(), text.replace("MTU='1500'", "MTU='9000'"));
+        assert_eq!(edit("ONBOOT", Some("yes")).unwrap(), text.replace("ONBOOT=no", "ONBOOT=yes"));
+        assert_eq!(edit("NEW", Some("a b")).unwrap(), format!("{text}NEW=\"a b\"\n"));
+        assert_eq!(edit("MTU", None).unwrap(), "# top\nexport ONBOOT=no\nLONG=\"a\nb\"\n");
+        assert_eq!(edit("LONG", Some("x")).unwrap_err().message, "LONG goes on over several lines from line 6 on");
+        let commented = Assignments::parse("A=\"1\"   # note\n").edit(Edit::of("/x"), "A", Some("2")).unwrap();
+        assert_eq!(commented, Edit::of("/x").replace("A=\"1\"   # note", "A=\"2\"   # note"));
+        assert!(found.has("MTU", Some("1500")) && found.has("NONE", None) && !found.has("MTU", None));
+        assert_eq!(Assignments::parse("A=$B # x\n").shown("A"), "$B # x");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_shell_reads_what_is_written(value in "[^\u{0}\r\n]{0,12}") {
+            for quote in [Quote::Bare, Quote::Single, Quote::Double] {
+                let line = format!("K={}", quote.write(&value));
+                let parsed = Assignments::parse(&line);
+                prop_assert_eq!(parsed.get("K").and_then(|a| a.value.as_deref()), Some(value.as_str()), "{}", &line);
+                prop_assert!(!parsed.other);
+                let out = Command::new("/bin/sh").args(["-c", &format!("{line}\nprintf %s \"$K\"")]).output().unwrap();
+                prop_assert_eq!(out.stdout, value.as_bytes(), "{}", line);
+            }
+        }
+
+        #[test]
+        fn a_shell_agrees_on_any_line(line in "K=[a-c'\" \\\\#~]{0,10}") {
+            let parsed = Assignments::parse(&line);
+            let Some(Assignment { value: Some(value), long: false, .. }) = parsed.get("K") else { return Ok(()) };
+            let out = Command::new("/bin/sh").args(["-c", &format!("{line}\nprintf %s \"$K\"")]).output().unwrap();
+            prop_assert_eq!(out.stdout, value.as_bytes(), "{}", line);
+        }
+    }
+}
