@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How many lines of one file's diff are given.
 const MOST_LINES: usize = 500;
 /// How many characters of one line are given.
-const LONGEST_LINE: usize = 1000;
+const LONGEST_LINE: usize = 400;
 /// How long a diff is made shorter; after that it is a correct one that may say more than it must.
 const PATIENCE: Duration = Duration::from_millis(300);
 

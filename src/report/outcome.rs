@@ -3,8 +3,10 @@
 use super::text::{clean, value};
 use crate::event::{Change, Effect, ResourceEvent, Status};
 
-/// The lines that tell what became of a resource: one for each change, the first with what it needs to be understood.
-/// Nothing for what is as wanted or was skipped.
+/// How long a line of several changes may be.
+const LONGEST_ROW: usize = 64;
+
+/// The lines that tell what became of a resource. Nothing for what is as wanted or was skipped.
 pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
     if event.handler {
         let verb = match event.status {
@@ -52,9 +54,9 @@ fn failed(event: &ResourceEvent) -> Vec<String> {
     lines
 }
 
-/// One line for each value that differs, `FIELD FROM → TO`. Fields with the same values share one. The field isn't
-/// named where it is the resource's own name, nor where all there is, what runs and what the next boot finds, says the
-/// same.
+/// The values that differ, `FIELD FROM → TO`; short ones share a line (`live 1500 → 9000; boot absent → 9000`). Fields
+/// with the same values share them. The field isn't named where it is the resource's own name, nor where all there is,
+/// what runs and what the next boot finds, says the same.
 pub(super) fn changes(event: &ResourceEvent) -> Vec<String> {
     let identity = event.address.split_once(':').map_or("", |(_, identity)| identity);
     let mut groups: Vec<(&Change, Vec<&str>)> = Vec::new();
@@ -67,21 +69,24 @@ pub(super) fn changes(event: &ResourceEvent) -> Vec<String> {
             None => groups.push((change, vec![&change.field])),
         }
     }
-    groups
-        .into_iter()
-        .map(|(change, fields)| {
-            let named = match fields[..] {
-                ["live", "boot"] | [""] => false,
-                [field] => field != identity,
-                _ => true,
-            };
-            let name = if named { format!("{} ", clean(&fields.join(", "))) } else { String::new() };
-            let effect = match change.effect {
-                Effect::Now => "",
-                Effect::Reboot => " (at next boot)",
-                Effect::PowerCycle => " (after a power cycle)",
-            };
-            format!("{name}{} → {}{effect}", value(&change.from), value(&change.to))
-        })
-        .collect()
+    let mut lines: Vec<String> = Vec::new();
+    for (change, fields) in groups {
+        let named = match fields[..] {
+            ["live", "boot"] | [""] => false,
+            [field] => field != identity,
+            _ => true,
+        };
+        let name = if named { format!("{} ", clean(&fields.join(", "))) } else { String::new() };
+        let effect = match change.effect {
+            Effect::Now => "",
+            Effect::Reboot => " (at next boot)",
+            Effect::PowerCycle => " (after a power cycle)",
+        };
+        let text = format!("{name}{} → {}{effect}", value(&change.from), value(&change.to));
+        match lines.last_mut().filter(|line| line.chars().count() + text.chars().count() < LONGEST_ROW) {
+            Some(line) => *line += &format!("; {text}"),
+            None => lines.push(text),
+        }
+    }
+    lines
 }

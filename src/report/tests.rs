@@ -723,7 +723,9 @@ fn read_back(text: &str) -> BTreeSet<(String, String, String)> {
             [change] if line.starts_with(' ') => change,
             _ => continue,
         };
-        found.extend(on.iter().map(|host| (host.to_string(), address.clone(), change.to_owned())));
+        for change in change.split("; ") {
+            found.extend(on.iter().map(|host| (host.to_string(), address.clone(), change.to_owned())));
+        }
     }
     found
 }
