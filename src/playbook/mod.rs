@@ -1,4 +1,21 @@
 //! Playbooks: loading and checking them, and rendering a play for a host.
+//!
+//! [`Playbook::load`] reads a playbook with all that it includes and checks the keys, once and offline. A [`Play`] is
+//! then rendered for each of its hosts, by [`Play::variables`] and [`Play::render`]; both can run for many hosts at
+//! once. Templates and conditions are compiled once, and a resource without any is read once for all hosts.
+
+mod load;
+mod remedies;
+mod render;
+mod template;
+mod vars;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::{Batch, Play, Playbook};
+pub use render::{Settings, Tags};
+pub use vars::{Context, Extra, Variables};
 
 use crate::resource::AnyResource;
 use crate::source::Span;

@@ -1,0 +1,401 @@
+//! What goes wrong in a template, at its place in the file that it stands in.
+
+use super::{FILE, Lookup, Scope, Step, filters, header, read};
+use crate::error::{Error, nearest};
+use crate::source::{Source, Span};
+use crate::yaml::{Node, Value as Tree};
+use minijinja::ErrorKind;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why something can't be rendered for a host.
+#[derive(Debug, Clone)]
+pub(crate) enum Fail {
+    /// It needs the host's facts, which aren't known yet.
+    Facts,
+    /// A variable is undefined: what `default()` sees.
+    Undefined(Box<Error>),
+    /// Anything else.
+    Error(Box<Error>),
+}
+
+impl Fail {
+    pub(crate) fn error(error: Error) -> Fail {
+        Fail::Error(Box::new(error))
+    }
+
+    pub(crate) fn undefined(error: Error) -> Fail {
+        Fail::Undefined(Box::new(error))
+    }
+}
+
+impl fmt::Display for Fail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fail::Facts => f.write_str("the facts aren't known yet"),
+            Fail::Undefined(e) | Fail::Error(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Fail {}
+
+/// Takes a failure through the engine; [`convert`] gets it back.
+pub(super) fn carry(fail: Fail) -> minijinja::Error {
+    minijinja::Error::new(ErrorKind::InvalidOperation, "a variable can't be rendered").with_source(fail)
+}
+
+/// Where the text of a template comes from.
+pub(super) enum Origin<'a> {
+    /// A scalar, from this byte of its text on.
+    Node(&'a Node, usize),
+    /// A file.
+    File(&'a Path),
+}
+
+impl Origin<'_> {
+    /// The place of a range of bytes of the template.
+    fn place(&self, range: std::ops::Range<usize>) -> Option<Span> {
+        match self {
+            Origin::Node(node, shift) => Some(within(node, range.start + shift..range.end + shift)),
+            Origin::File(path) => {
+                let source = read(path).ok()?;
+                let (_, used) = header(&source).ok()?;
+                Some(span_of(&source, range.start + used..range.end + used))
+            }
+        }
+    }
+
+    fn start(&self) -> Option<Span> {
+        match self {
+            Origin::Node(node, _) => Some(node.span.clone()),
+            Origin::File(_) => self.place(0..0),
+        }
+    }
+}
+
+/// The place of a range of bytes of a text.
+fn span_of(source: &Arc<Source>, range: std::ops::Range<usize>) -> Span {
+    let text = &source.text;
+    let cut = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let (start, end) = (cut(range.start), cut(range.end.max(range.start)));
+    let line = text[..start].matches('\n').count() + 1;
+    let column = text[..start].chars().rev().take_while(|c| *c != '\n').count() + 1;
+    let len = text[start..end].lines().next().map_or(1, |l| l.chars().count());
+    Span::at(source, line, column, len)
+}
+
+/// The place of a range of bytes of a scalar's text: exact where the file has that text, with the escapes, folds and
+/// indentation of its style; the scalar itself otherwise.
+fn within(node: &Node, range: std::ops::Range<usize>) -> Span {
+    let Tree::Scalar { text, .. } = &node.value else { return node.span.clone() };
+    let Some(at) = locate(node, text, range.start) else { return node.span.clone() };
+    let shown = text.get(range.clone()).unwrap_or_default();
+    let len = shown.lines().next().map_or(1, |l| l.chars().count());
+    Span { len: u32::try_from(len.max(1)).unwrap_or(1), ..at }
+}
+
+fn locate(node: &Node, text: &str, offset: usize) -> Option<Span> {
+    let source = &node.span.source;
+    let first = node.span.line.checked_sub(1)? as usize;
+    let mut chars: Vec<char> = Vec::new();
+    for (i, line) in source.text.lines().skip(first).enumerate() {
+        chars.extend(line.chars().skip(if i == 0 { node.span.column as usize - 1 } else { 0 }));
+        chars.push('\n');
+        // The written form is longer than the text by its escapes and indentation.
+        if chars.len() > 10 * text.len() + 1000 {
+            break;
+        }
+    }
+    let style = *chars.first()?;
+    let mut at = 0;
+    let mut indent = usize::MAX;
+    match style {
+        '"' | '\'' => at = 1,
+        '|' | '>' => {
+            at = chars.iter().position(|c| *c == '\n')? + 1;
+            let content = at + chars[at..].iter().position(|c| !c.is_whitespace())?;
+            indent = content - chars[..content].iter().rposition(|c| *c == '\n')? - 1;
+        }
+        _ => {}
+    }
+    let skip_indent = |at: &mut usize| {
+        let most = indent;
+        let spaces = chars[*at..].iter().take_while(|c| **c == ' ').count();
+        *at += spaces.min(most);
+    };
+    skip_indent(&mut at);
+    for (pos, c) in text.char_indices() {
+        if style != '|' && !c.is_whitespace() {
+            at += chars[at..].iter().take_while(|s| s.is_whitespace()).count();
+        }
+        if pos >= offset {
+            break;
+        }
+        let written = *chars.get(at)?;
+        if style == '"' && written == '\\' {
+            at += match chars.get(at + 1)? {
+                'x' => 4,
+                'u' => 6,
+                'U' => 10,
+                _ => 2,
+            };
+        } else if style == '\'' && written == '\'' && chars.get(at + 1) == Some(&'\'') {
+            at += 2;
+        } else if written == c || (written.is_whitespace() && c.is_whitespace()) {
+            at += 1;
+            if written == '\n' {
+                skip_indent(&mut at);
+            }
+        } else {
+            return None;
+        }
+    }
+    let before = &chars[..at.min(chars.len())];
+    let lines = before.iter().filter(|c| **c == '\n').count();
+    let column = match before.iter().rposition(|c| *c == '\n') {
+        Some(newline) => at - newline,
+        None => node.span.column as usize + at,
+    };
+    Some(Span::at(source, first + 1 + lines, column, 1))
+}
+
+/// The innermost error of the engine, which knows the place best.
+fn innermost(error: &minijinja::Error) -> &minijinja::Error {
+    let mut found = error;
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if let Some(inner) = cause.downcast_ref::<minijinja::Error>() {
+            found = inner;
+        }
+        next = cause.source();
+    }
+    found
+}
+
+fn carried(error: &minijinja::Error) -> Option<Fail> {
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        if let Some(fail) = cause.downcast_ref::<Fail>() {
+            return Some(fail.clone());
+        }
+        next = cause.source();
+    }
+    None
+}
+
+/// The place of an error of the engine, and the text of the template that stands there.
+fn place_of(error: &minijinja::Error, origin: &Origin<'_>) -> Option<(Span, String)> {
+    let range = error.range().unwrap_or(0..0);
+    let included = error.name().and_then(|n| n.strip_prefix(FILE)).map(Path::new);
+    let origin = match included {
+        Some(path) => &Origin::File(path),
+        None => origin,
+    };
+    let place = origin.place(range.clone()).or_else(|| origin.start())?;
+    let text = match origin {
+        Origin::Node(node, shift) => node.text().and_then(|t| t.get(shift + range.start..shift + range.end)),
+        Origin::File(_) => None,
+    };
+    Some((place, text.unwrap_or_default().to_owned()))
+}
+
+fn at_place(mut error: Error, found: Option<(Span, String)>) -> Error {
+    if let Some((place, _)) = found {
+        error.place = Some(place);
+    }
+    error
+}
+
+fn playbook(message: impl Into<String>) -> Error {
+    Error::new(crate::error::Kind::Playbook, message)
+}
+
+/// A template that can't be compiled.
+pub(super) fn syntax(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
+    let error = innermost(error);
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    at_place(playbook(format!("not a valid template: {detail}")), place_of(error, origin))
+}
+
+/// An error of an expression that sees no variables of a host.
+pub(super) fn plain(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
+    let inner = innermost(error);
+    let detail = inner.detail().map_or_else(|| inner.kind().to_string(), str::to_owned);
+    let known = filters::known(inner.kind(), &detail);
+    let error = at_place(playbook(detail), place_of(inner, origin));
+    known.into_iter().fold(error, Error::hint)
+}
+
+/// An error of the engine, as ours.
+pub(super) fn convert(error: &minijinja::Error, origin: &Origin<'_>, scope: &Arc<Scope>) -> Fail {
+    let inner = innermost(error);
+    let place = place_of(inner, origin);
+    match carried(error) {
+        Some(Fail::Facts) => return Fail::Facts,
+        Some(Fail::Undefined(e)) => return Fail::Undefined(Box::new(used(*e, place))),
+        Some(Fail::Error(e)) => return Fail::Error(Box::new(used(*e, place))),
+        None => {}
+    }
+    match inner.kind() {
+        ErrorKind::UndefinedError => {
+            // The engine's words end in: (`a.b` is undefined). A part of it that stands elsewhere has a `from`.
+            let detail = inner.detail().unwrap_or_default();
+            let expression = detail.split('`').nth(1).unwrap_or_default();
+            let place = match (place, expression) {
+                (Some((span, text)), e) if !e.is_empty() => Some(narrow(span, &text, e)),
+                (place, _) => place.map(|(span, _)| span),
+            };
+            match Lookup::parse(expression) {
+                Some(lookup) => missing(&lookup, place, scope),
+                None => {
+                    let what = if expression.is_empty() { detail } else { expression };
+                    let error = playbook(format!("`{what}` is undefined"));
+                    Fail::undefined(match place {
+                        Some(place) => error.at(&place),
+                        None => error,
+                    })
+                }
+            }
+        }
+        ErrorKind::SyntaxError => Fail::error(syntax(error, origin)),
+        _ => Fail::error(plain(error, origin)),
+    }
+}
+
+/// The part of a place where an expression stands.
+fn narrow(span: Span, text: &str, expression: &str) -> Span {
+    let (Some(at), false) = (text.find(expression), text.contains('\n')) else { return span };
+    let before = u32::try_from(text[..at].chars().count()).unwrap_or(0);
+    let len = u32::try_from(expression.chars().count()).unwrap_or(1);
+    Span { column: span.column + before, len, ..span }
+}
+
+/// An error in a variable that is used at a place.
+fn used(error: Error, place: Option<(Span, String)>) -> Error {
+    match place {
+        Some((span, _)) if error.place.is_none() => error.at(&span),
+        Some((span, _)) if error.also.len() < 3 => error.also(&span, "used here"),
+        _ => error,
+    }
+}
+
+/// The failure of a plain lookup, at its place.
+pub(super) fn at(fail: Fail, lookup: &Lookup, origin: &Origin<'_>, scope: &Arc<Scope>) -> Fail {
+    let place = || match origin {
+        Origin::Node(node, _) => node.text().and_then(|t| {
+            let start = t.find(&lookup.root)?;
+            let end = t.trim_end_matches(['}', ' ', '-', '\n']).len();
+            origin.place(start..end).map(|p| (p, String::new()))
+        }),
+        Origin::File(_) => None,
+    };
+    match fail {
+        Fail::Facts => Fail::Facts,
+        // Nothing is known of it but that it isn't there.
+        Fail::Undefined(e) if e.place.is_none() => missing(lookup, place().map(|(p, _)| p), scope),
+        Fail::Undefined(e) => Fail::Undefined(Box::new(used(*e, place()))),
+        Fail::Error(e) => Fail::Error(Box::new(used(*e, place()))),
+    }
+}
+
+/// Says which part of a lookup isn't there, and what is near it.
+fn missing(lookup: &Lookup, place: Option<Span>, scope: &Arc<Scope>) -> Fail {
+    let with = |error: Error| match &place {
+        Some(place) => error.at(place),
+        None => error,
+    };
+    if lookup.root == "hostvars" {
+        return Fail::undefined(with(match &lookup.steps[..] {
+            [Step::Key(host), ..] if scope.other(host).is_none() => {
+                let hosts = scope.all_hosts();
+                let error = playbook(format!("no host `{host}` in the inventory"));
+                match nearest(host, hosts.iter().map(|h| &**h)) {
+                    Some(near) => error.hint(format!("did you mean `{near}`?")),
+                    None => error,
+                }
+            }
+            [Step::Key(host), Step::Key(name), ..] => playbook(format!("the host `{host}` has no variable `{name}`")),
+            _ => playbook("`hostvars` needs the name of a host").hint("write `hostvars['n1'].variable`"),
+        }));
+    }
+    let mut node = match scope.node(&lookup.root) {
+        Ok(Some(node)) => node,
+        Ok(None) => {
+            let names = scope.names();
+            let error = with(playbook(format!("the variable `{}` isn't defined", lookup.root)));
+            let near = nearest(&lookup.root, names.iter().map(|n| &**n));
+            let error = near.map(|n| error.clone().hint(format!("did you mean `{n}`?"))).unwrap_or(error);
+            let note = "it may be in this file, which is encrypted";
+            let error = scope.sealed().iter().fold(error, |e, span| e.also(span, note));
+            return Fail::undefined(known_elsewhere(&lookup.root).map(|h| error.clone().hint(h)).unwrap_or(error));
+        }
+        Err(Fail::Facts) => return Fail::Facts,
+        Err(Fail::Undefined(e)) => return Fail::Undefined(Box::new(used(*e, place.map(|p| (p, String::new()))))),
+        Err(Fail::Error(e)) => return Fail::Error(Box::new(used(*e, place.map(|p| (p, String::new()))))),
+    };
+    let mut so_far = lookup.root.clone();
+    for step in &lookup.steps {
+        let (next, name) = match step {
+            Step::Key(key) => (node.get(key).cloned(), format!("`{key}`")),
+            Step::Index(at) => (node.as_seq().and_then(|s| s.get(*at)).cloned(), format!("item {at}")),
+        };
+        match next {
+            Some(next) => node = next,
+            None => {
+                let what = match (&node.value, step) {
+                    (Tree::Map(_), Step::Key(_)) => String::new(),
+                    (Tree::Seq(items), Step::Index(_)) => format!(" has {} items and", items.len()),
+                    _ => format!(" is {} and", node.describe()),
+                };
+                let error = with(playbook(format!("`{so_far}`{what} has no {name}")));
+                let keys: Vec<&str> = node.as_map().unwrap_or_default().iter().filter_map(|(k, _)| k.text()).collect();
+                return Fail::undefined(match step {
+                    Step::Key(key) if (1..=30).contains(&keys.len()) => error.hint(crate::error::suggest(key, &keys)),
+                    _ => error,
+                });
+            }
+        }
+        match step {
+            Step::Key(key) => so_far += &format!(".{key}"),
+            Step::Index(at) => so_far += &format!("[{at}]"),
+        }
+    }
+    // All of it is there: the undefined thing has the name of something else, as a loop's variable may.
+    Fail::undefined(with(playbook(format!("`{so_far}` is undefined here"))))
+}
+
+/// Where Ansible's names have another place.
+fn known_elsewhere(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "item" => "only a resource with `loop` has it, under the name of its `loop_var`",
+        "ansible_facts" => "facts are under `facts`, without gathering: `netplay facts` shows them",
+        "ansible_hostname" | "ansible_nodename" => "the fact is `facts.host.name`",
+        "ansible_fqdn" => "the fact is `facts.host.fqdn`",
+        "ansible_os_family" => "the fact is `facts.os.family`, in lower case: debian, redhat, suse",
+        "ansible_distribution" => "the fact is `facts.os.id`, in lower case",
+        "ansible_distribution_version" | "ansible_distribution_major_version" => "the fact is `facts.os.version`",
+        "ansible_kernel" => "the fact is `facts.kernel`",
+        "ansible_interfaces" => "the facts are `facts.interfaces`, a list with `name`, `mtu`, `driver` and more",
+        "ansible_memtotal_mb" => "the fact is `facts.memory_mib`",
+        "ansible_processor_vcpus" | "ansible_processor_nproc" => "the fact is `facts.cpus.count`",
+        "ansible_service_mgr" => "the fact is `facts.service_manager`",
+        "ansible_check_mode" => "a check renders what an apply renders; there is no such variable",
+        _ => return None,
+    })
+}
+
+/// An expression that yields nothing: `'x' if false`, or an undefined variable that no operator met.
+pub(super) fn undefined_result(origin: &Origin<'_>, scope: &Arc<Scope>) -> Fail {
+    let Origin::Node(node, shift) = origin else { return Fail::undefined(playbook("the template yields nothing")) };
+    let text = node.text().and_then(|t| t.get(*shift..)).unwrap_or_default();
+    let expression = text.trim().trim_end_matches("}}").trim();
+    if let Some(lookup) = Lookup::parse(expression) {
+        let start = text.find(expression).unwrap_or(0);
+        return missing(&lookup, origin.place(start..start + expression.len()), scope);
+    }
+    let error = playbook("the expression yields nothing that is defined").at(&node.span);
+    let hint = if text.contains(" if ") { "give its `if` an `else`" } else { "give it a `default()`" };
+    Fail::undefined(error.hint(hint))
+}

@@ -1,0 +1,519 @@
+//! Jinja in values, conditions and template files: the only user of minijinja.
+//!
+//! A text is compiled once, whatever the number of hosts, and evaluated in a host's [`Scope`]. A value that is one
+//! plain lookup (`{{ a.b[0] }}`) yields the very node that the variable holds; one that is another single expression
+//! keeps the type that it yields; anything else is a string. Three things are as Ansible has them and Jinja hasn't:
+//! `trim_blocks` is on, final newlines stay, and null prints nothing.
+
+mod error;
+mod filters;
+mod value;
+
+pub(crate) use error::Fail;
+
+use super::vars::Scope;
+use crate::error::Error;
+use crate::resource::Predicate;
+use crate::source::Source;
+use crate::yaml::{self, Node, Scalar, Value as Tree};
+use error::Origin;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Expression, Template, UndefinedBehavior, Value, context};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, RwLock};
+use value::Frame;
+
+/// How deep templates may call for each other, by way of variables.
+const MAX_DEPTH: usize = 40;
+/// The largest file that is read for a template or a copy.
+pub(crate) const MAX_FILE: u64 = 1 << 20;
+/// What the names of template files begin with among the templates of the engine; all others are named by their text.
+const FILE: char = '\u{1}';
+
+/// The engine with Ansible's defaults (`trim_blocks` on, `lstrip_blocks` off) and its three variations for files that
+/// ask for another one in their first line. It holds what it has compiled for as long as the process lives.
+static ENGINES: [LazyLock<Environment<'static>>; 4] = [
+    LazyLock::new(|| environment(true, false)),
+    LazyLock::new(|| environment(true, true)),
+    LazyLock::new(|| environment(false, false)),
+    LazyLock::new(|| environment(false, true)),
+];
+
+/// Texts of values and conditions, compiled.
+static COMPILED: LazyLock<RwLock<HashMap<Arc<str>, Arc<Compiled>>>> = LazyLock::new(RwLock::default);
+static CONDITIONS: LazyLock<RwLock<HashMap<Arc<str>, Arc<Condition>>>> = LazyLock::new(RwLock::default);
+
+type Condition = Result<Expression<'static, 'static>, minijinja::Error>;
+
+fn engine() -> &'static Environment<'static> {
+    &ENGINES[0]
+}
+
+fn environment(trim: bool, lstrip: bool) -> Environment<'static> {
+    let mut env = Environment::new();
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(trim).lstrip_blocks(lstrip).keep_trailing_newline(true);
+    if let Ok(syntax) = syntax.build() {
+        env.set_syntax(syntax);
+    }
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
+    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    env.set_formatter(value::format);
+    env.set_path_join_callback(|name, parent| join(name, parent));
+    env.set_loader(load);
+    filters::add(&mut env);
+    env
+}
+
+/// What a text is compiled to.
+struct Compiled {
+    /// Newlines at its end, which stay where the value is a string.
+    newlines: usize,
+    form: Form,
+}
+
+enum Form {
+    /// A plain lookup.
+    Lookup(Lookup),
+    /// One expression, which begins at this byte of the text.
+    Expression(Expression<'static, 'static>, usize),
+    /// Text with expressions in it.
+    Text(Template<'static, 'static>),
+    /// It can't be compiled.
+    Broken(minijinja::Error),
+}
+
+/// A variable, and a way into it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Lookup {
+    pub(crate) root: String,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One step of a [`Lookup`].
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// `.name`, `['name']`
+    Key(String),
+    /// `[0]`
+    Index(usize),
+}
+
+impl Lookup {
+    /// Reads `a.b[0]['c']`; nothing for what is more than that.
+    pub(crate) fn parse(text: &str) -> Option<Lookup> {
+        let name_len = |s: &str| {
+            let first = s.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            let len = s.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(s.len());
+            if first { len } else { 0 }
+        };
+        let len = name_len(text);
+        let (root, mut rest) = text.split_at_checked(len).filter(|_| len > 0)?;
+        let special = ["true", "false", "none", "True", "False", "None", "not", "omit", "loop", "range", "dict"];
+        if special.contains(&root) {
+            return None;
+        }
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if let Some(name) = rest.strip_prefix('.') {
+                let len = name_len(name);
+                if len == 0 {
+                    return None;
+                }
+                steps.push(Step::Key(name[..len].to_owned()));
+                rest = &name[len..];
+            } else {
+                let (key, after) = rest.strip_prefix('[')?.split_once(']')?;
+                let key = key.trim();
+                let quoted = ['\'', '"'].iter().find_map(|q| key.strip_prefix(*q)?.strip_suffix(*q));
+                steps.push(match quoted {
+                    Some(name) if !name.contains(['\\', '\'', '"']) => Step::Key(name.to_owned()),
+                    _ => Step::Index(key.parse().ok()?),
+                });
+                rest = after;
+            }
+        }
+        Some(Lookup { root: root.to_owned(), steps })
+    }
+}
+
+/// Whether a text has anything of a template in it.
+fn marked(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%") || text.contains("{#")
+}
+
+/// Whether a scalar is one: Ansible's `!unsafe` keeps a text from being taken for a template.
+fn template_text(node: &Node) -> Option<&Arc<str>> {
+    match &node.value {
+        Tree::Scalar { text, .. } if marked(text) && node.tag.as_deref() != Some("!unsafe") => Some(text),
+        _ => None,
+    }
+}
+
+/// Whether there is a template anywhere in a tree.
+pub(crate) fn templated(node: &Node) -> bool {
+    match &node.value {
+        Tree::Seq(items) => items.iter().any(templated),
+        Tree::Map(entries) => entries.iter().any(|(_, v)| templated(v)),
+        _ => template_text(node).is_some() || node.tag.is_some(),
+    }
+}
+
+fn compiled(text: &Arc<str>) -> Arc<Compiled> {
+    cached(&COMPILED, text, || compile(text))
+}
+
+fn cached<T>(cache: &RwLock<HashMap<Arc<str>, Arc<T>>>, text: &Arc<str>, make: impl FnOnce() -> T) -> Arc<T> {
+    // A panic elsewhere leaves a map that is whole: entries are only ever added.
+    if let Some(found) = cache.read().unwrap_or_else(|e| e.into_inner()).get(text) {
+        return found.clone();
+    }
+    let made = Arc::new(make());
+    cache.write().unwrap_or_else(|e| e.into_inner()).entry(text.clone()).or_insert(made).clone()
+}
+
+fn compile(text: &str) -> Compiled {
+    let body = text.trim_end_matches('\n');
+    let newlines = text.len() - body.len();
+    if let Some(inner) = body.strip_prefix("{{").and_then(|b| b.strip_suffix("}}")) {
+        let expression = inner.strip_prefix(['-', '+']).unwrap_or(inner);
+        let shift = 2 + inner.len() - expression.len();
+        let expression = expression.strip_suffix(['-', '+']).unwrap_or(expression);
+        if let Some(lookup) = Lookup::parse(expression.trim()) {
+            return Compiled { newlines, form: Form::Lookup(lookup) };
+        }
+        // Several expressions (`{{ a }}-{{ b }}`) don't compile as one, and are a text.
+        if let Ok(expression) = engine().compile_expression_owned(expression.to_owned()) {
+            return Compiled { newlines, form: Form::Expression(expression, shift) };
+        }
+    }
+    let form = match engine().get_template(text) {
+        Ok(template) => Form::Text(template),
+        Err(e) => Form::Broken(e),
+    };
+    Compiled { newlines, form }
+}
+
+/// What is wrong in the syntax of the templates of a tree; and keys, which can't be templates.
+pub(crate) fn check(node: &Node, errors: &mut Vec<Error>) {
+    match &node.value {
+        Tree::Seq(items) => items.iter().for_each(|n| check(n, errors)),
+        Tree::Map(entries) => entries.iter().for_each(|(key, value)| {
+            if let Some(text) = template_text(key) {
+                errors.push(Error::playbook(&key.span, format!("the key `{text}` can't be a template")).hint(
+                    "only values are rendered; build the mapping by an expression, such as `{{ {name: value} }}`",
+                ));
+            }
+            check(value, errors);
+        }),
+        _ => {
+            let Some(text) = template_text(node) else { return };
+            if let Form::Broken(e) = &compiled(text).form {
+                errors.push(error::syntax(e, &Origin::Node(node, 0)));
+            }
+        }
+    }
+}
+
+/// A value rendered for a host; nothing where it is left out by `omit`.
+///
+/// # Errors
+/// What is wrong in a template of it, or that facts are needed that aren't known yet.
+pub(crate) fn render(node: &Node, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
+    Ok(match walk(node, scope)? {
+        Walk::Same => Some(node.clone()),
+        Walk::New(new) => Some(new),
+        Walk::Omitted => None,
+    })
+}
+
+enum Walk {
+    Same,
+    New(Node),
+    Omitted,
+}
+
+fn walk(node: &Node, scope: &Arc<Scope>) -> Result<Walk, Fail> {
+    match &node.value {
+        Tree::Seq(items) => {
+            let new = children(items, |n| walk(n, scope), |_, n| n)?;
+            Ok(new.map_or(Walk::Same, |items| Walk::New(Node::seq(&node.span, items))))
+        }
+        Tree::Map(entries) => {
+            let new = children(entries, |(_, v)| walk(v, scope), |(k, _), v| (k.clone(), v))?;
+            Ok(new.map_or(Walk::Same, |entries| Walk::New(Node::map(&node.span, entries))))
+        }
+        _ => match template_text(node) {
+            Some(text) => Ok(evaluate(node, text, scope)?.map_or(Walk::Omitted, Walk::New)),
+            None => crate::inventory::refuse_vault(node).map(|()| Walk::Same).map_err(Fail::error),
+        },
+    }
+}
+
+/// The rendered children; nothing if none of them differs, so that what has no template is shared and not copied.
+fn children<T: Clone>(
+    old: &[T],
+    walk: impl Fn(&T) -> Result<Walk, Fail>,
+    with: impl Fn(&T, Node) -> T,
+) -> Result<Option<Vec<T>>, Fail> {
+    let mut new: Option<Vec<T>> = None;
+    for (at, item) in old.iter().enumerate() {
+        match walk(item)? {
+            Walk::Same => {
+                if let Some(new) = &mut new {
+                    new.push(item.clone());
+                }
+            }
+            Walk::New(node) => new.get_or_insert_with(|| old[..at].to_vec()).push(with(item, node)),
+            Walk::Omitted => {
+                new.get_or_insert_with(|| old[..at].to_vec());
+            }
+        }
+    }
+    Ok(new)
+}
+
+fn evaluate(node: &Node, text: &Arc<str>, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
+    let compiled = compiled(text);
+    let result = match &compiled.form {
+        Form::Broken(e) => return Err(Fail::error(error::syntax(e, &Origin::Node(node, 0)))),
+        Form::Lookup(lookup) => {
+            let found = scope.walk(lookup).map_err(|f| error::at(f, lookup, &Origin::Node(node, 0), scope))?;
+            Node { span: node.span.clone(), tag: None, value: found.value }
+        }
+        Form::Expression(expression, shift) => {
+            let _frame = enter(node)?;
+            let origin = Origin::Node(node, *shift);
+            let found = expression.eval(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+            if found.is_undefined() {
+                return Err(error::undefined_result(&origin, scope));
+            }
+            match value::to_node(&found).map_err(|e| error::convert(&e, &origin, scope))? {
+                Some(found) => Node { span: node.span.clone(), tag: None, value: found.value },
+                None => return Ok(None),
+            }
+        }
+        Form::Text(template) => {
+            let _frame = enter(node)?;
+            let origin = Origin::Node(node, 0);
+            let found = template.render(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+            return Ok(Some(Node::string(&node.span, keep_newlines(found, text))));
+        }
+    };
+    match result.as_str() {
+        Some(string) if compiled.newlines > 0 => {
+            Ok(Some(Node::string(&node.span, format!("{string}{}", "\n".repeat(compiled.newlines)))))
+        }
+        _ => Ok(Some(result)),
+    }
+}
+
+fn enter(node: &Node) -> Result<Frame, Fail> {
+    Frame::enter(&node.span).filter(|f| f.depth() <= MAX_DEPTH).ok_or_else(|| {
+        let message = format!("variables call for each other in more than {MAX_DEPTH} steps");
+        Fail::error(Error::playbook(&node.span, message))
+    })
+}
+
+/// A block at the very end takes the final newline with it (`trim_blocks`); Ansible puts back what is missing.
+fn keep_newlines(mut rendered: String, template: &str) -> String {
+    let count = |s: &str| s.len() - s.trim_end_matches('\n').len();
+    for _ in count(&rendered)..count(template) {
+        rendered.push('\n');
+    }
+    rendered
+}
+
+fn condition(text: &Arc<str>) -> Arc<Condition> {
+    cached(&CONDITIONS, text, || engine().compile_expression_owned(text.to_string()))
+}
+
+/// What is wrong in the syntax of a condition: one expression, a list of them, or a truth value.
+pub(crate) fn check_condition(node: &Node, errors: &mut Vec<Error>) {
+    if let Some(items) = node.as_seq() {
+        return items.iter().for_each(|n| check_condition(n, errors));
+    }
+    if node.as_bool().is_some() {
+        return;
+    }
+    let Tree::Scalar { text, .. } = &node.value else {
+        return errors
+            .push(Error::playbook(&node.span, format!("a condition is an expression, not {}", node.describe())));
+    };
+    if text.trim().is_empty() || node.is_null() {
+        errors.push(Error::playbook(&node.span, "the condition is empty"));
+    } else if marked(text) {
+        errors.push(
+            Error::playbook(&node.span, "a condition is an expression already, without `{{ }}`")
+                .hint("write `a == b`, not `{{ a }} == b`; text is joined by `~`"),
+        );
+    } else if let Err(e) = &*condition(text) {
+        errors.push(error::syntax(e, &Origin::Node(node, 0)));
+    }
+}
+
+/// Whether a condition holds; all of a list must.
+///
+/// # Errors
+/// What is wrong in it, or that facts are needed that aren't known yet.
+pub(crate) fn holds(node: &Node, scope: &Arc<Scope>) -> Result<bool, Fail> {
+    if let Some(items) = node.as_seq() {
+        for item in items {
+            if !holds(item, scope)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    if let Some(truth) = node.as_bool() {
+        return Ok(truth);
+    }
+    let mut errors = Vec::new();
+    check_condition(node, &mut errors);
+    if let Some(e) = errors.pop() {
+        return Err(Fail::error(e));
+    }
+    let Tree::Scalar { text, .. } = &node.value else { return Ok(false) };
+    let origin = Origin::Node(node, 0);
+    match &*condition(text) {
+        Err(e) => Err(Fail::error(error::syntax(e, &origin))),
+        Ok(expression) => {
+            let _frame = enter(node)?;
+            let found = expression.eval(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+            if found.is_undefined() {
+                return Err(error::undefined_result(&origin, scope));
+            }
+            truth(node, &found).map_err(Fail::error)
+        }
+    }
+}
+
+/// The truth of what a condition yields. A string is none, unless it spells one, as variables of INI files do: by
+/// Jinja's rule `"false"` would be true.
+fn truth(node: &Node, value: &Value) -> Result<bool, Error> {
+    let Some(text) = value.as_str() else { return Ok(value.is_true()) };
+    match yaml::resolve(text) {
+        Scalar::Bool(b) => Ok(b),
+        _ => Err(Error::playbook(
+            &node.span,
+            format!("the condition yields the string `{text}`, neither true nor false"),
+        )
+        .hint("compare it (`x == 'y'`), or ask for its length (`x | length > 0`)")),
+    }
+}
+
+/// Names that a condition uses and doesn't define itself.
+pub(crate) fn names_of(node: &Node) -> Vec<String> {
+    match &node.value {
+        Tree::Seq(items) => items.iter().flat_map(names_of).collect(),
+        Tree::Scalar { text, .. } => match &*condition(text) {
+            Ok(expression) => expression.undeclared_variables(false).into_iter().collect(),
+            Err(_) => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// A condition over `rc` and `output`, compiled once.
+///
+/// # Errors
+/// What is wrong in its syntax.
+pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
+    if let Some(truth) = node.as_bool() {
+        return Ok(Arc::new(move |_, _| Ok(truth)));
+    }
+    let mut errors = Vec::new();
+    check_condition(node, &mut errors);
+    if let Some(e) = errors.pop() {
+        return Err(e);
+    }
+    let Some(text) = node.text() else {
+        return Err(Error::playbook(&node.span, format!("a condition is an expression, not {}", node.describe())));
+    };
+    let expression = condition(&Arc::from(text));
+    let node = node.clone();
+    Ok(Arc::new(move |rc, output| match &*expression {
+        Ok(expression) => expression
+            .eval(context! { rc, output })
+            .map_err(|e| error::plain(&e, &Origin::Node(&node, 0)))
+            .and_then(|value| truth(&node, &value)),
+        Err(e) => Err(error::syntax(e, &Origin::Node(&node, 0))),
+    }))
+}
+
+/// A template file, rendered. Its path is one that exists.
+///
+/// # Errors
+/// What is wrong in it, at its place in it, or that facts are needed that aren't known yet.
+pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<String, Fail> {
+    let source = read(path).map_err(|e| Fail::error(e.also(&from.span, "named here")))?;
+    let (options, _) = header(&source).map_err(Fail::error)?;
+    let engine: &'static Environment<'static> = &ENGINES[options];
+    let name = format!("{FILE}{}", path.display());
+    let origin = Origin::File(path);
+    let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope))?;
+    let _frame = enter(from)?;
+    let rendered = template.render(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+    Ok(keep_newlines(rendered, template.source()))
+}
+
+/// Reads a file that is a template.
+fn read(path: &Path) -> Result<Arc<Source>, Error> {
+    let failed = |what: String| Error::new(crate::error::Kind::Playbook, format!("{} {what}", path.display()));
+    let size = std::fs::metadata(path).map_err(|e| failed(format!("can't be read: {e}")))?.len();
+    if size > MAX_FILE {
+        return Err(failed(format!("has {size} bytes; a template may have {MAX_FILE}")));
+    }
+    let bytes = std::fs::read(path).map_err(|e| failed(format!("can't be read: {e}")))?;
+    yaml::decode(&path.display().to_string(), bytes, crate::error::Kind::Playbook)
+        .map_err(|e| e.hint("a file that isn't text is copied by `copy`"))
+}
+
+/// The first line `#jinja2: trim_blocks: False, lstrip_blocks: True`: which engine, and how many bytes the line has.
+fn header(source: &Arc<Source>) -> Result<(usize, usize), Error> {
+    let Some(rest) = source.text.strip_prefix("#jinja2:") else { return Ok((0, 0)) };
+    let line = rest.lines().next().unwrap_or_default();
+    let (mut trim, mut lstrip) = (true, false);
+    for pair in line.split(',').filter(|p| !p.trim().is_empty()) {
+        let set = match pair.split_once(':').map(|(k, v)| (k.trim(), yaml::resolve(v.trim()))) {
+            Some(("trim_blocks", Scalar::Bool(b))) => trim = b,
+            Some(("lstrip_blocks", Scalar::Bool(b))) => lstrip = b,
+            _ => {
+                let span = crate::source::Span::at(source, 1, 1, "#jinja2:".len() + line.chars().count());
+                return Err(Error::playbook(&span, format!("`{}` isn't an option of a template", pair.trim()))
+                    .hint("known: trim_blocks, lstrip_blocks, with True or False"));
+            }
+        };
+        let () = set;
+    }
+    let used = "#jinja2:".len() + line.len() + usize::from(rest.len() > line.len());
+    Ok((usize::from(!trim) * 2 + usize::from(lstrip), used))
+}
+
+/// The engine's loader: a template file by its path, any other template by its own text.
+fn load(name: &str) -> Result<Option<minijinja::TemplateSource>, minijinja::Error> {
+    match name.strip_prefix(FILE) {
+        None if marked(name) => Ok(Some(name.into())),
+        None => Ok(None),
+        Some(path) if !Path::new(path).exists() => Ok(None),
+        Some(path) => {
+            let read = read(Path::new(path)).and_then(|source| {
+                let (_, used) = header(&source)?;
+                Ok(source.text[used..].to_owned())
+            });
+            read.map(|text| Some(text.into())).map_err(|e| error::carry(Fail::error(e)))
+        }
+    }
+}
+
+/// Where `{% include 'name' %}` finds its file: beside the one that names it, or in the `templates/` above it.
+fn join<'s>(name: &'s str, parent: &'s str) -> Cow<'s, str> {
+    let Some(parent) = parent.strip_prefix(FILE) else { return Cow::Borrowed(name) };
+    let beside = Path::new(parent).parent().unwrap_or(Path::new("")).join(name);
+    let above = Path::new(parent).ancestors().skip(1).find(|a| a.ends_with("templates")).map(|a| a.join(name));
+    let found: PathBuf = above.filter(|a| !beside.exists() && a.exists()).unwrap_or(beside);
+    Cow::Owned(format!("{FILE}{}", found.display()))
+}
