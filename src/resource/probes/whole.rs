@@ -119,7 +119,7 @@ fn parts(arg: &str) -> (&str, &str) {
 // do with a file whose bytes differ or were asked for.
 const SUMS: &str = r#"NL='
 '
-odd() { case $1 in *\\*|*"$NL"*|*'  '*) return 0 ;; esac; return 1; }
+odd() { case $1 in *[!\ -~]*|*\\*|*'  '*) return 0 ;; esac; return 1; } # coreutils writes such names otherwise
 for f do shift; [ -f "$f" ] && [ -r "$f" ] && ! odd "$f" && set -- "$@" "$f"; done
 s=; [ $# -eq 0 ] || s=$NL$(sha256sum -- "$@")$NL"#;
 const STAT: &str = r#"for f do shift; [ -e "$f" ] && set -- "$@" "$f"; done
@@ -220,7 +220,11 @@ fn parse(args: &[&str], output: &Output) -> Option<Vec<Result<Found, Trouble>>> 
             ("-", _) => Content::Unasked,
             ("=", _) => Content::Same,
             ("u", _) => Content::Unreadable(unreadable(path, "permission denied")),
-            ("e", _) => Content::Unreadable(unreadable(path, &output.complaint())),
+            ("e", _) => {
+                let said = String::from_utf8_lossy(output.stderr.trim_ascii());
+                let why = if said.is_empty() { "sha256sum gave no checksum".into() } else { said };
+                Content::Unreadable(unreadable(path, &why))
+            }
             (_, Some(bytes)) => Content::Bytes(bytes),
             (_, None) => Content::TooLarge,
         };
@@ -304,7 +308,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-    const NASTY: [&str; 11] = [
+    const NASTY: [&str; 12] = [
         "plain",
         "-n",
         "sp  ace",
@@ -315,6 +319,7 @@ mod tests {
         "back\\slash",
         "é",
         "trailing\n",
+        "a\rb",
         "x\n81a4 0 0 1 root:root",
     ];
 
