@@ -13,13 +13,20 @@
 //!
 //! A probe that failed is an error of the resource ([`Trouble`]), never an empty state.
 
+pub mod assert;
+mod attributes;
+pub mod command;
+pub mod copy;
+pub mod file;
 pub mod keyfile;
+pub mod managed;
 pub mod mtu;
 pub mod owner;
 pub mod probes;
 pub mod question;
 pub mod spec;
 pub mod sysctl;
+pub mod template;
 #[cfg(test)]
 mod trial;
 
@@ -423,8 +430,13 @@ impl<R: Resource> AnyType for Of<R> {
 /// All types, by name.
 pub const TYPES: &[&dyn AnyType] = &[
     // One line a type, by name.
+    &Of::<assert::Assert>(PhantomData),
+    &Of::<command::Command>(PhantomData),
+    &Of::<copy::Copy>(PhantomData),
+    &Of::<file::File>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),
+    &Of::<template::Template>(PhantomData),
 ];
 
 /// The type of this name.

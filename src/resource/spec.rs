@@ -133,6 +133,11 @@ impl<'a> Spec<'a> {
         })
     }
 
+    /// The identity of what has no name of its own: its title, or else `#` and its line.
+    pub fn title_or_line(&self) -> String {
+        self.title.map_or_else(|| format!("#{}", self.node.span.line), str::to_owned)
+    }
+
     /// The text of a key, as it was written.
     ///
     /// # Errors
@@ -207,7 +212,10 @@ impl<'a> Spec<'a> {
             return Err(Error::playbook(&node.span, format!("`{key}` must be an absolute path, not `{found}`")));
         }
         let parts: Vec<&str> = found.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
-        if parts.contains(&"..") || parts.is_empty() {
+        if parts.is_empty() {
+            return Err(Error::playbook(&node.span, format!("`{key}` can't be the root folder")));
+        }
+        if parts.contains(&"..") {
             return Err(
                 Error::playbook(&node.span, format!("`{key}` can't be `{found}`")).hint("write the path without `..`")
             );

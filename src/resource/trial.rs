@@ -1,10 +1,17 @@
 //! Runs probes and steps for real in the shells that hosts have, for the tests of types.
 
-use super::{Answers, Inquiry, Output, Put, Question, Step};
+use super::{
+    Answers, AnyResource, Assessment, Env, Inquiry, Output, Predicate, Put, Question, Reading, Resource, Spec, Step,
+    spec,
+};
+use crate::error::Error;
+use crate::source::{Source, Span};
+use crate::yaml::Node;
+use proptest::strategy::Strategy;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// A shell with the tools that go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,4 +115,74 @@ pub(crate) fn ask(shell: Shell, questions: impl IntoIterator<Item = Question>) -
     let inquiry = Inquiry::new(questions);
     let outcomes = inquiry.fragments().iter().map(|f| Ok(shell.run(f.script.as_str()))).collect();
     inquiry.answers(outcomes)
+}
+
+/// A playbook without files, in which an expression holds for an output that has it as text.
+struct Bare;
+
+impl Env for Bare {
+    fn file(&self, src: &Node) -> Result<Vec<u8>, Error> {
+        Err(Error::playbook(&src.span, "there are no files"))
+    }
+    fn template(&self, src: &Node) -> Result<String, Error> {
+        Err(Error::playbook(&src.span, "there are no templates"))
+    }
+    fn holds(&self, expression: &Node) -> Result<bool, Error> {
+        Ok(expression.as_bool() == Some(true))
+    }
+    fn predicate(&self, expression: &Node) -> Result<Predicate, Error> {
+        let text = expression.text().unwrap_or_default().to_owned();
+        Ok(Arc::new(move |_, output| Ok(output.contains(&text))))
+    }
+}
+
+fn nowhere() -> Span {
+    Span::at(&Source::new("trial", ""), 1, 1, 1)
+}
+
+/// One string, or a list of several.
+pub(crate) fn strings(texts: &[&str]) -> Node {
+    let at = nowhere();
+    match texts {
+        [text] => Node::string(&at, *text),
+        texts => Node::seq(&at, texts.iter().map(|text| Node::string(&at, *text)).collect()),
+    }
+}
+
+/// A resource of these keys; `false` is a truth value, all else a string.
+pub(crate) fn parse<R: Resource>(keys: &[(&'static str, &str)]) -> Result<R, Error> {
+    let node = |text: &str| if text == "false" { Node::bool(&nowhere(), false) } else { strings(&[text]) };
+    parse_nodes(keys.iter().map(|(key, text)| (*key, node(text))).collect())
+}
+
+/// A resource of these keys.
+pub(crate) fn parse_nodes<R: Resource>(keys: Vec<(&'static str, Node)>) -> Result<R, Error> {
+    let at = nowhere();
+    let node = Node::map(&at, keys.into_iter().map(|(key, node)| (Node::string(&at, key), node)).collect());
+    if let Some(error) = spec::check(R::TYPE, &node, R::KEYS).into_iter().next() {
+        return Err(error);
+    }
+    R::parse(&Spec { node: &node, env: &Bare, title: Some("trial"), handler: false })
+}
+
+/// Makes a resource so on this machine and looks whether it is: what was found before, or why not.
+pub(crate) fn settle(shell: Shell, resource: &dyn AnyResource) -> Result<Assessment, String> {
+    let assess = || match resource.assess(&ask(shell, resource.probe())) {
+        Ok(Reading::State(found)) => match &found.obstacle {
+            Some(obstacle) => Err(obstacle.trouble.message.clone()),
+            None => Ok(found),
+        },
+        Ok(Reading::NotYet(why)) | Err(why) => Err(why.message),
+    };
+    let before = assess()?;
+    shell.steps(&before.steps).map_err(|failed| format!("exit code {}: {}", failed.code, failed.complaint()))?;
+    match assess()?.remaining.first() {
+        Some(left) => Err(format!("{}: {} is not {}", left.field, left.from, left.to)),
+        None => Ok(before),
+    }
+}
+
+/// Any name that a file can have.
+pub(crate) fn name() -> impl Strategy<Value = String> {
+    "[^/\u{0}]{1,20}".prop_filter("no name of a file", |name| !name.chars().all(|c| c == '.'))
 }

@@ -22,11 +22,6 @@ fn every_type_has_cases() {
     for kind in resource::TYPES {
         assert!(!files_of(kind.name()).is_empty(), "tests/cases/{} has no case", kind.name());
     }
-    for entry in std::fs::read_dir(folder()).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        assert!(!entry.path().is_dir() || resource::find(&name).is_some(), "tests/cases/{name} is of no type");
-    }
 }
 
 #[test]
@@ -59,7 +54,7 @@ fn every_example_is_a_resource() {
 
 #[test]
 fn cases() {
-    let update = std::env::var_os("UPDATE_CASES").is_some();
+    let update = std::env::var_os("UPDATE_CASES").is_some_and(|v| !v.is_empty());
     let (mut wrong, mut ran) = (Vec::new(), 0);
     for file in resource::TYPES.iter().flat_map(|kind| files_of(kind.name())) {
         let text = std::fs::read_to_string(&file).unwrap();

@@ -43,9 +43,22 @@ fn find<'a>(host: &'a Node, path: &str) -> Result<Thing<'a>, String> {
         let Some(node) = host.get(&path).filter(|n| !n.is_null()) else { return Err(path) };
         let Some(link) = node.get("link").and_then(Node::text) else { return Ok(Thing { node, real: path }) };
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-        path = if link.starts_with('/') { link.to_owned() } else { format!("{parent}/{link}") };
+        path = plain(&if link.starts_with('/') { link.to_owned() } else { format!("{parent}/{link}") });
     }
     Err(String::new())
+}
+
+/// A path without `.` and `..`.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|p| !p.is_empty() && *p != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 fn small(host: &Node, args: &[String]) -> Output {
