@@ -1,0 +1,564 @@
+//! The transport alone, against real sshds: what is reached, what is refused and in which words, and that nothing
+//! takes longer than it may.
+
+use crate::harness::{Host, Hosts, Kind, bastion, env};
+use netplay::source::{Source, Span};
+use netplay::transport::sudo::{self, Elevated, Refusal};
+use netplay::transport::{
+    Carrier, Carriers, Deadline, Defaults, Dialogue, Exit, Failure, FailureKind, Gate, HostKeyChecking, Identity,
+    Limits, Password, Reply, Secret, Session, Target, Transport, never_began,
+};
+use netplay::yaml::Node;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs work in a thread that is in the controller's network namespace, where the hosts can be reached; threads that
+/// it starts are there, too.
+fn in_controller(work: impl FnOnce() + Send) {
+    let enter_and_work = || {
+        let mut holder = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/lab"))
+            .args(["ctl", "sh", "-c", "echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("a process in the controller's namespace");
+        let namespace = File::open(format!("/proc/{}/ns/net", holder.id())).unwrap();
+        let network = Some(rustix::thread::LinkNameSpaceType::Network);
+        rustix::thread::move_into_link_name_space(namespace.as_fd(), network).unwrap();
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        work();
+    };
+    std::thread::scope(|scope| {
+        if let Err(panic) = scope.spawn(enter_and_work).join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A dialogue that sends a script and keeps what comes, until a word comes.
+struct Talk {
+    script: Vec<u8>,
+    until: &'static str,
+    out: String,
+    err: String,
+}
+
+impl Dialogue for Talk {
+    fn begin(&mut self) -> Reply {
+        Reply::Write { bytes: std::mem::take(&mut self.script), end: true }
+    }
+    fn stdout(&mut self, bytes: &[u8]) -> Reply {
+        self.out.push_str(&String::from_utf8_lossy(bytes));
+        if !self.until.is_empty() && self.out.contains(self.until) { Reply::Finish } else { Reply::More }
+    }
+    fn stderr(&mut self, bytes: &[u8]) -> Reply {
+        self.err.push_str(&String::from_utf8_lossy(bytes));
+        Reply::More
+    }
+}
+
+fn talk(script: impl Into<Vec<u8>>, until: &'static str) -> Talk {
+    Talk { script: script.into(), until, out: String::new(), err: String::new() }
+}
+
+fn within(seconds: u64) -> Deadline {
+    Deadline::after(Duration::from_secs(seconds), &Arc::new(AtomicBool::new(false)))
+}
+
+/// A login with the lab's key, on a host by its address.
+fn target(host: Host<'_>, user: &str) -> Target {
+    Target {
+        host: host.0.to_owned(),
+        carrier: Carrier::Ssh2,
+        address: host.address(),
+        port: 22,
+        user: user.to_owned(),
+        password: None,
+        identities: vec![env("LAB_KEY_ED25519").into()],
+        identities_only: false,
+        agent: None,
+        host_key_checking: HostKeyChecking::Yes,
+        known_hosts: vec![env("LAB_KNOWN_HOSTS").into()],
+        host_key_alias: None,
+        jumps: Vec::new(),
+        proxy_command: None,
+        connect_timeout: None,
+        keepalive: (15, 3),
+    }
+}
+
+fn connect(target: &Target) -> Result<Box<dyn Session>, Failure> {
+    let limits = Limits { connect: Duration::from_secs(3), login: Duration::from_secs(4) };
+    Carriers::new(limits).connect(target, &Gate::new(16), &within(20))
+}
+
+#[track_caller]
+fn session(target: &Target) -> Box<dyn Session> {
+    connect(target).unwrap_or_else(|f| panic!("{:?} {} ({:?})", f.kind, f.message, f.hint))
+}
+
+#[track_caller]
+fn failure(target: &Target) -> Failure {
+    match connect(target) {
+        Ok(_) => panic!("a session with {}", target.host),
+        Err(failure) => failure,
+    }
+}
+
+/// Runs a script by the login shell's sh.
+fn run(session: &mut dyn Session, script: &str) -> (Result<Exit, Failure>, Talk) {
+    let mut talk = talk(script, "");
+    let request = sudo::request(&Identity::Login, "", "n");
+    (session.execute(&request, &mut talk, &within(20)), talk)
+}
+
+/// Becomes somebody and asks who that is: the answer, or why not, and what the exit was.
+fn identity_of(session: &mut dyn Session, login: &str, identity: &Identity) -> (String, Option<Refusal>, Exit) {
+    let mut inner = talk("{ printf '\\nnonce begin\\n'; id -un; echo \"$1\" | wc -w; exit 0; }\n", "");
+    let deadline = within(10);
+    let mut elevated = Elevated::new(&mut inner, identity, login, "f00d", &deadline);
+    let exit = session.execute(&sudo::request(identity, login, "f00d"), &mut elevated, &deadline).unwrap();
+    let refusal = elevated.refusal(Some(&exit));
+    drop(elevated);
+    (inner.out.split_once("nonce begin\n").map(|(_, rest)| rest.to_owned()).unwrap_or_default(), refusal, exit)
+}
+
+fn root(password: Option<&str>) -> Identity {
+    Identity::Sudo { user: "root".into(), password: password.map(|p| Password::stored(Secret::new(p))) }
+}
+
+#[test]
+fn each_login_shell_runs_the_same_script() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    in_controller(|| {
+        for user in ["root", "ops", "pw", "nosudo", "fishy", "cshell", "banner"] {
+            let mut session = session(&target(hosts.first(), user));
+            assert_eq!(identity_of(&mut *session, user, &Identity::Login).0, format!("{user}\n4\n"));
+            let (exit, talk) = run(&mut *session, "{ echo out; echo err >&2; exit 3; }\n");
+            assert_eq!(exit, Ok(Exit::Code(3)), "{user}");
+            assert!(talk.out.ends_with("out\n") && talk.err.ends_with("err\n"), "{user}");
+            assert_eq!(run(&mut *session, "{ kill -KILL $$; }\n").0, Ok(Exit::Signal("KILL".into())), "{user}");
+        }
+    });
+}
+
+#[test]
+fn sudo_becomes_whom_it_should_or_says_why_not() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    in_controller(|| {
+        for user in ["ops", "fishy", "cshell", "banner"] {
+            let mut session = session(&target(host, user));
+            for identity in [root(None), root(Some("not asked for"))] {
+                assert_eq!(identity_of(&mut *session, user, &identity).0, "root\n4\n", "{user}");
+            }
+            let other = Identity::Sudo { user: "nosudo".into(), password: None };
+            assert_eq!(identity_of(&mut *session, user, &other).0, "nosudo\n4\n", "{user}");
+        }
+        let mut asked = session(&target(host, "pw"));
+        let (_, refusal, exit) = identity_of(&mut *asked, "pw", &root(None));
+        assert_eq!((refusal, exit), (Some(Refusal::PasswordNeeded), Exit::Code(1)));
+        assert_eq!(identity_of(&mut *asked, "pw", &root(Some("wrong"))).1, Some(Refusal::WrongPassword));
+        assert_eq!(identity_of(&mut *asked, "pw", &root(Some(env("LAB_PASSWORD")))).0, "root\n4\n");
+        let (_, refusal, _) = identity_of(&mut *session(&target(host, "nosudo")), "nosudo", &root(None));
+        assert!(matches!(refusal, Some(Refusal::PasswordNeeded | Refusal::NotAllowed(_))), "{refusal:?}");
+        host.sh("echo 'Defaults requiretty' >/etc/sudoers.d/zz; chmod 440 /etc/sudoers.d/zz");
+        assert_eq!(identity_of(&mut *session(&target(host, "ops")), "ops", &root(None)).1, Some(Refusal::RequireTty));
+        host.sh("rm /usr/bin/sudo");
+        for user in ["ops", "fishy", "cshell"] {
+            let (_, refusal, _) = identity_of(&mut *session(&target(host, user)), user, &root(None));
+            assert_eq!(refusal, Some(Refusal::NoSudo), "{user}");
+        }
+    });
+}
+
+#[test]
+fn logins_that_fail_say_why() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let folder = tempfile::tempdir().unwrap();
+    let key = |name: &str, passphrase: &str| {
+        let path = folder.path().join(name);
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", passphrase, "-f"]).arg(&path).status();
+        assert!(made.unwrap().success());
+        path
+    };
+    let stranger = key("stranger", "");
+    let locked = key("locked", "secret");
+    in_controller(|| {
+        let with = |user: &str, identities: Vec<PathBuf>, password: Option<&str>| Target {
+            identities,
+            password: password.map(|p| Password::stored(Secret::new(p))),
+            ..target(host, user)
+        };
+        let login = |target: Target| {
+            let failure = failure(&target);
+            assert_eq!(failure.kind, FailureKind::Login, "{failure}");
+            format!("{failure}; {}", failure.hint.as_deref().unwrap_or_default())
+        };
+        let told = login(with("ops", vec![stranger.clone()], None));
+        assert!(told.contains(&format!("tried: {};", stranger.display())) && told.contains("publickey"), "{told}");
+        let told = login(with("ops", vec![locked.clone(), folder.path().join("none")], None));
+        assert!(told.contains("locked is encrypted and not in the agent") && told.contains("ssh-add"), "{told}");
+        assert!(told.contains("none doesn't exist"), "{told}");
+        let told = login(with("nobody-of-this-name", vec![env("LAB_KEY_RSA").into()], None));
+        assert!(told.starts_with("nobody-of-this-name isn't let in"), "{told}");
+        let told = login(with("pw", Vec::new(), Some("wrong")));
+        assert!(told.contains("the password was refused"), "{told}");
+        // Three types of keys, and a password.
+        for kind in ["ED25519", "ECDSA", "RSA"] {
+            session(&with("pw", vec![env(&format!("LAB_KEY_{kind}")).into()], None));
+        }
+        session(&with("pw", vec![stranger.clone()], Some(env("LAB_PASSWORD"))));
+
+        let mut expired = session(&target(host, "expired"));
+        let (exit, talk) = run(&mut *expired, "{ echo never; exit 0; }\n");
+        let failure = never_began(&target(host, "expired"), &(talk.out + &talk.err), &exit.unwrap());
+        assert_eq!(failure.message, "the password of expired has expired and has to be changed");
+        let mut forced = session(&target(host, "forced"));
+        let (exit, talk) = run(&mut *forced, "{ echo never; exit 0; }\n");
+        let failure = never_began(&target(host, "forced"), &(talk.out + &talk.err), &exit.unwrap());
+        assert!(failure.message.contains("This account runs one command: this one."), "{failure}");
+        assert_eq!(failure.kind, FailureKind::Refused);
+    });
+}
+
+#[test]
+fn a_typed_password_that_is_wrong_is_tried_once() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let password = Password::typed(Secret::new("mistyped"));
+    in_controller(|| {
+        let mut told = Vec::new();
+        std::thread::scope(|scope| {
+            let tries: Vec<_> = [0, 1, 0, 1, 0, 1]
+                .map(|i| {
+                    let host = hosts.each().nth(i).unwrap();
+                    let password = Some(password.clone());
+                    let with = Target { identities: Vec::new(), password, ..target(host, "pw") };
+                    scope.spawn(move || failure(&with).message)
+                })
+                .into();
+            told.extend(tries.into_iter().map(|t| t.join().unwrap()));
+        });
+        let refused = told.iter().filter(|t| t.contains("the password was refused;")).count();
+        let spared = told.iter().filter(|t| t.contains("isn't tried here")).count();
+        assert_eq!((refused, spared), (1, 5), "{told:?}");
+    });
+}
+
+#[test]
+fn agents_are_used_and_cannot_hang_us() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("agent");
+    let mut agent = Command::new("ssh-agent").args(["-D", "-a"]).arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    while !socket.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let add = |key: &Path| {
+        let added = Command::new("ssh-add").arg("-q").arg(key).env("SSH_AUTH_SOCK", &socket).status().unwrap();
+        assert!(added.success());
+    };
+    for name in ["one", "two"] {
+        let path = folder.path().join(name);
+        let keygen = ["-q", "-t", "ed25519", "-N", "", "-f"];
+        assert!(Command::new("ssh-keygen").args(keygen).arg(&path).status().unwrap().success());
+        add(&path);
+    }
+    add(Path::new(env("LAB_KEY_RSA")));
+    in_controller(|| {
+        let with = |identities: &[&str], identities_only: bool, agent: &Path| Target {
+            identities: identities.iter().map(PathBuf::from).collect(),
+            identities_only,
+            agent: Some(agent.to_owned()),
+            ..target(hosts.first(), "ops")
+        };
+        session(&with(&[], false, &socket));
+        session(&with(&[env("LAB_KEY_RSA")], true, &socket));
+        let one = folder.path().join("one");
+        let failed = failure(&with(&[one.to_str().unwrap()], true, &socket));
+        assert_eq!(failed.message.matches("the agent's key").count(), 1, "{failed}");
+        // No agent there: the file is used.
+        session(&with(&[env("LAB_KEY_ED25519")], false, &folder.path().join("none")));
+        // One that takes connections and never answers.
+        let silent = folder.path().join("silent");
+        let _listener = UnixListener::bind(&silent).unwrap();
+        let start = Instant::now();
+        let failed = failure(&with(&[env("LAB_KEY_ED25519")], false, &silent));
+        assert!(failed.message.contains("doesn't answer"), "{failed}");
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    });
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+#[test]
+fn host_keys_are_checked() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let folder = tempfile::tempdir().unwrap();
+    let address = host.address();
+    let key = |kind: &str| {
+        let text = host.sh(&format!("cat /etc/ssh/ssh_host_{kind}_key.pub"));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        format!("{} {}", words[0], words[1])
+    };
+    let other = fs::read_to_string(format!("{}.pub", env("LAB_KEY_ED25519"))).unwrap();
+    let known = |text: &str| {
+        let path = tempfile::NamedTempFile::new_in(folder.path()).unwrap().into_temp_path().keep().unwrap();
+        fs::write(&path, text).unwrap();
+        Target { known_hosts: vec![path], ..target(host, "ops") }
+    };
+    in_controller(|| {
+        for kind in ["ed25519", "ecdsa", "rsa"] {
+            session(&known(&format!("{address} {}\n", key(kind))));
+        }
+        let unknown = failure(&known("elsewhere ssh-ed25519 AAAA\n"));
+        let print = host.sh("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub");
+        let print = print.split_whitespace().nth(1).unwrap();
+        assert_eq!(unknown.kind, FailureKind::HostKey);
+        assert!(unknown.message.contains(print), "{unknown}");
+        let changed = known(&format!("# one\n{address} {other}"));
+        let told = failure(&changed);
+        let place = format!("{}:2", changed.known_hosts[0].display());
+        assert!(told.message.contains("has changed") && told.message.contains(&place), "{told}");
+        assert!(told.hint.unwrap().contains("ssh-keygen -f"));
+        let told = failure(&Target { host_key_checking: HostKeyChecking::AcceptNew, ..changed.clone() });
+        assert!(told.message.contains("has changed"), "{told}");
+        session(&Target { host_key_checking: HostKeyChecking::No, ..changed });
+        let revoked = known(&format!("@revoked * {}\n", key("ed25519")));
+        let told = failure(&Target { host_key_checking: HostKeyChecking::No, ..revoked });
+        assert!(told.message.contains("is revoked by"), "{told}");
+        let new = Target { host_key_checking: HostKeyChecking::AcceptNew, ..known("") };
+        session(&new);
+        session(&Target { host_key_checking: HostKeyChecking::Yes, ..new.clone() });
+        assert_eq!(fs::read_to_string(&new.known_hosts[0]).unwrap(), format!("{address} {}\n", key("ed25519")));
+    });
+}
+
+#[test]
+fn hosts_that_are_not_there_are_told_apart() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    in_controller(|| {
+        let base = target(host, "ops");
+        let start = Instant::now();
+        let told = |target: Target, kind: FailureKind, text: &str| {
+            let failed = failure(&target);
+            assert!(failed.kind == kind && failed.message.contains(text), "{:?} {failed}", failed.kind);
+        };
+        told(Target { port: 23, ..base.clone() }, FailureKind::Connect, ":23 refuses it");
+        told(
+            Target { address: "host.invalid".into(), ..base.clone() },
+            FailureKind::Name,
+            "host.invalid can't be resolved",
+        );
+        told(Target { address: "10.99.250.250".into(), ..base.clone() }, FailureKind::Connect, "10.99.250.250:22 ");
+        let quick = Target { connect_timeout: Some(Duration::from_secs(1)), ..base.clone() };
+        host.sh("iptables -I INPUT -i eth0 -p tcp --dport 22 -j DROP");
+        told(quick, FailureKind::Connect, "doesn't answer (1 s)");
+        host.sh("iptables -F INPUT");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        // Other things than an SSH server listen.
+        for (answer, text) in [("", "closed the connection before it said anything"), ("a\0b", "isn't an SSH server")] {
+            let listener = TcpListener::bind((env("LAB_CONTROLLER"), 0)).unwrap();
+            let other = Target {
+                address: env("LAB_CONTROLLER").into(),
+                port: listener.local_addr().unwrap().port(),
+                ..base.clone()
+            };
+            std::thread::spawn(move || while listener.accept().unwrap().0.write_all(answer.as_bytes()).is_ok() {});
+            told(other, FailureKind::Handshake, text);
+        }
+    });
+}
+
+#[test]
+fn a_silent_host_holds_nobody_up() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    in_controller(|| {
+        let mut open = session(&Target { keepalive: (2, 2), ..target(host, "ops") });
+        let idle = session(&target(host, "ops"));
+        let another = target(host, "ops");
+        host.freeze();
+        let start = Instant::now();
+        let failed = failure(&another);
+        assert_eq!(failed.kind, FailureKind::Handshake, "{failed}");
+        assert!(failed.message.contains("didn't name itself"), "{failed}");
+        assert!((4..6).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+        let start = Instant::now();
+        let lost = run(&mut *open, "{ echo x; exit 0; }\n").0.unwrap_err();
+        assert_eq!(lost.kind, FailureKind::Lost, "{lost}");
+        assert!(lost.message.contains("2 keepalives in 6 s went unanswered"), "{lost}");
+        assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+        let start = Instant::now();
+        drop((open, idle));
+        assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+        host.thaw();
+        session(&another);
+    });
+}
+
+#[test]
+fn an_execution_ends_by_its_deadline_and_by_interruption() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    in_controller(|| {
+        let request = sudo::request(&Identity::Login, "", "n");
+        for script in ["{ sleep 30; }\n", "{ while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done; }\n"] {
+            let mut session = session(&target(hosts.first(), "ops"));
+            let start = Instant::now();
+            let failed = session.execute(&request, &mut talk(script, ""), &within(1)).unwrap_err();
+            assert_eq!(failed.kind, FailureKind::Timeout, "{failed}");
+            drop(session);
+            assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        }
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut session = session(&target(hosts.first(), "ops"));
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                flag.store(true, Ordering::Relaxed);
+            });
+            let deadline = Deadline::after(Duration::from_secs(20), &flag);
+            session.execute(&request, &mut talk("{ sleep 30; }\n", ""), &deadline).unwrap_err()
+        });
+        assert_eq!(failed.kind, FailureKind::Interrupted, "{failed}");
+    });
+}
+
+#[test]
+fn one_session_at_a_time_is_enough() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    host.sh("echo MaxSessions 1 >/etc/ssh/sshd_config.d/a.conf; kill -HUP 1; sleep 0.3");
+    in_controller(|| {
+        let mut session = session(&target(host, "ops"));
+        let request = sudo::request(&Identity::Login, "", "n");
+        for i in 0..10 {
+            // A child in the background keeps the channel open; nobody waits for it.
+            let mut talk = talk(format!("{{ sleep 60 & echo 'the end {i}'; exit 0; }}\n"), "the end");
+            let start = Instant::now();
+            assert_eq!(session.execute(&request, &mut talk, &within(20)), Ok(Exit::Finished));
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+            assert_eq!(run(&mut *session, "{ echo x; exit 0; }\n").0, Ok(Exit::Code(0)));
+        }
+        // What doesn't end stands in the way of the next, and that is told.
+        assert_eq!(
+            session.execute(&request, &mut talk("{ echo go; sleep 60; }\n", "go"), &within(20)),
+            Ok(Exit::Finished)
+        );
+        let refused = run(&mut *session, "{ echo x; exit 0; }\n").0.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Refused, "{refused}");
+        assert!(refused.hint.unwrap().contains("MaxSessions"));
+    });
+}
+
+#[test]
+fn a_session_that_breaks_is_lost() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    in_controller(|| {
+        let mut one = session(&target(host, "root"));
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(500));
+                host.sh("pkill -KILL -f '[s]shd: root@'");
+            });
+            run(&mut *one, "{ sleep 30; }\n").0.unwrap_err()
+        });
+        assert_eq!(failed.kind, FailureKind::Lost, "{failed}");
+        assert!(run(&mut *one, "{ echo x; }\n").0.is_err());
+    });
+}
+
+#[test]
+fn much_goes_both_ways() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    in_controller(|| {
+        let mut session = session(&target(hosts.first(), "ops"));
+        let script = format!("{{ x='{}'; echo ${{#x}}; exit 0; }}\n", "y".repeat(3_000_000));
+        assert_eq!(run(&mut *session, &script).1.out, "3000000\n");
+        let (exit, said) =
+            run(&mut *session, "{ head -c 20000000 /dev/zero; head -c 5000000 /dev/zero >&2; exit 0; }\n");
+        assert_eq!((exit, said.out.len(), said.err.len()), (Ok(Exit::Code(0)), 20_000_000, 5_000_000));
+        // The other side says it is enough while we still write.
+        let mut early = talk(vec![b'\n'; 20_000_000], "enough");
+        assert_eq!(session.execute("echo enough; sleep 60", &mut early, &within(20)), Ok(Exit::Finished));
+        assert_eq!(run(&mut *session, "{ echo x; exit 0; }\n").0, Ok(Exit::Code(0)));
+    });
+}
+
+#[test]
+fn bastions_lead_to_hidden_hosts() {
+    let hosts = Hosts::take(Kind::Hidden, 1);
+    let host = hosts.first();
+    let span = Span::start(&Source::new("test", ""));
+    in_controller(|| {
+        let hidden = |arguments: &str| {
+            let defaults = Defaults::load().unwrap();
+            let arguments = format!("-F {} {arguments}", env("LAB_SSH_CONFIG"));
+            let lookup =
+                |name: &str| Ok((name == "ansible_ssh_common_args").then(|| Node::string(&span, arguments.as_str())));
+            Target::from_variables(host.0, &lookup, &defaults).unwrap()
+        };
+        let proxy =
+            format!("-o ProxyCommand='ssh -F {} -o Compression=no -W %h:%p {}'", env("LAB_SSH_CONFIG"), bastion());
+        for arguments in ["", &format!("-J {}", bastion()), &proxy] {
+            let target = hidden(arguments);
+            assert_eq!(target.proxy_command.is_some(), arguments == proxy);
+            let mut session = session(&target);
+            let (exit, talk) = run(&mut *session, "{ cat /etc/hostname; head -c 9000000 /dev/zero >&2; exit 0; }\n");
+            assert_eq!((exit, talk.out, talk.err.len()), (Ok(Exit::Code(0)), format!("{}\n", host.0), 9_000_000));
+            let start = Instant::now();
+            drop(session);
+            assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        }
+        let told = |target: &Target, kind: FailureKind, text: &str| {
+            let failed = failure(target);
+            assert!(failed.kind == kind && failed.message.contains(text), "{:?} {failed}", failed.kind);
+        };
+        let mut wrong = hidden("");
+        wrong.port = 24;
+        told(&wrong, FailureKind::Connect, "the bastion np0001 doesn't get through to");
+        let mut wrong = hidden("");
+        wrong.jumps[0].user = "nobody-of-this-name".into();
+        told(&wrong, FailureKind::Login, "bastion np0001: nobody-of-this-name isn't let in");
+        let wrong = Target { proxy_command: Some("echo no way >&2; exit 1".into()), jumps: Vec::new(), ..hidden("") };
+        told(&wrong, FailureKind::Handshake, "the proxy command says: no way");
+    });
+}
+
+#[test]
+fn many_at_once_get_through() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    // As sshd comes, it drops connections at random from ten unauthenticated ones on.
+    for host in hosts.each() {
+        host.sh("echo MaxStartups 10:30:100 >/etc/ssh/sshd_config.d/a.conf; kill -HUP 1; sleep 0.3");
+    }
+    in_controller(|| {
+        let carriers = Carriers::new(Limits::default());
+        let gate = Gate::new(16);
+        let targets: Vec<Target> = hosts.each().map(|host| target(host, "ops")).collect();
+        std::thread::scope(|scope| {
+            for target in targets.iter().cycle().take(64) {
+                let (carriers, gate) = (&carriers, &gate);
+                scope.spawn(move || {
+                    let mut session = carriers.connect(target, gate, &within(60)).unwrap_or_else(|f| panic!("{f}"));
+                    let (exit, talk) = run(&mut *session, "{ echo here; exit 0; }\n");
+                    assert_eq!((exit, talk.out.as_str()), (Ok(Exit::Code(0)), "here\n"));
+                });
+            }
+        });
+    });
+}
