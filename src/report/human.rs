@@ -242,10 +242,11 @@ impl Human {
         }
     }
 
-    /// Keeps a failure for the end, and tells its first line now. A play's only host is told at the end alone, as the
-    /// end follows.
+    /// Keeps a failure for the end, and tells its first line now, unless the end follows (a play's only host) or
+    /// nobody looks on.
     fn failed(&mut self, host: u32, name: &str, failure: Failure) -> io::Result<()> {
-        let new = self.play_hosts != 1 && self.told.len() <= MOST_AT_ONCE && self.told.insert(failure.alike());
+        let wanted = self.play_hosts != 1 && !self.quiet() && self.told.len() <= MOST_AT_ONCE;
+        let new = wanted && self.told.insert(failure.alike());
         let line = match self.told.len() {
             0..=MOST_AT_ONCE => failure.at_once(name, self.palette),
             _ => "more failures are told at the end\n".to_owned(),
@@ -348,7 +349,9 @@ impl Human {
         if let Some(log) = e.log.as_ref().filter(|_| failed || self.look.verbosity >= Verbosity::Verbose) {
             text.push_str(&format!("log of this run: {}\n", clean(log)));
         }
-        self.say(&text)
+        // Nothing stands above it that it has to be set off from.
+        let text = if self.quiet() { text.trim_start_matches('\n') } else { &text };
+        self.say(text)
     }
 }
 

@@ -359,6 +359,20 @@ fn plays_that_failed_are_named() {
 }
 
 #[test]
+fn a_ramp_that_stopped() {
+    let never = HostEvent {
+        error: Some(problem("skipped", "too many hosts failed before (1 of 1, max_fail_percentage 0)", None)),
+        ..host_event(HostStatus::Skipped)
+    };
+    let run = Run::new()
+        .play("Tune", "gpu[01-99]", 1)
+        .batch(1, 3, "gpu01")
+        .on("gpu01", HostStatus::Failed, &[failed("mtu:eth0", "wanted 9000, got 1500", Some("raise the switch first"))])
+        .host("gpu[02-99]", never);
+    insta::assert_snapshot!(run.human());
+}
+
+#[test]
 fn handlers() {
     let handler = |status, because: &str| ResourceEvent {
         handler: true,
@@ -709,22 +723,26 @@ fn an_output_that_breaks_leaves_the_others() {
     }
 }
 
-/// What the columns of the human output say: each line of each host.
+/// What the human output says of resources: each change of each host, with the word that tells whether it was made.
 fn read_back(text: &str) -> BTreeSet<(String, String, String)> {
     let mut found = BTreeSet::new();
     let (mut on, mut address) = (Vec::new(), String::new());
-    for line in text.lines().take_while(|line| !line.starts_with("hosts ")) {
+    for line in text.lines() {
         let cells: Vec<&str> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-        let change = match cells[..] {
-            [list, of, change] if !line.starts_with(' ') => {
+        let said = match cells[..] {
+            [list, of, said] if !line.starts_with(' ') && of.contains(':') => {
                 (on, address) = (hosts(list), of.to_owned());
-                change
+                said
             }
-            [change] if line.starts_with(' ') => change,
+            [said] if line.starts_with(' ') => said,
             _ => continue,
         };
-        for change in change.split("; ") {
-            found.extend(on.iter().map(|host| (host.to_string(), address.clone(), change.to_owned())));
+        if said.starts_with("failed") {
+            continue;
+        }
+        let (word, changes) = said.split_once(": ").unwrap_or(("changed", said));
+        for change in changes.split("; ") {
+            found.extend(on.iter().map(|host| (host.to_string(), address.clone(), format!("{word} {change}"))));
         }
     }
     found
@@ -734,13 +752,17 @@ proptest! {
     /// Whatever is folded, each change of each host can be read off the output, and nothing else.
     #[test]
     fn folding_loses_nothing(
-        says in prop::collection::vec((0..12usize, 0..4usize, prop::collection::vec((0..3usize, 0..3u32), 1..4)), 0..40)
+        says in prop::collection::vec(
+            (0..12usize, 0..4usize, 0..3usize, prop::collection::vec((0..3usize, 0..3u32), 1..4)),
+            0..40,
+        )
     ) {
+        let words = ["changed", "would change", "still to change"];
         let names = hosts("r[1-2]n[08-12],login1,10.0.0.7");
         let mut run = Run::new().play("Tune", "r[1-2]n[08-12],login1,10.0.0.7", 12);
         let mut expected = BTreeSet::new();
         let mut seen = BTreeSet::new();
-        for (host, address, changes) in says {
+        for (host, address, word, changes) in says {
             if !seen.insert((host, address)) {
                 continue;
             }
@@ -752,10 +774,19 @@ proptest! {
             }
             let all: Vec<Change> = fields.iter().map(|(f, to)| change(&format!("f{f}"), Value::Null, *to)).collect();
             for (to, fields) in by_value {
-                expected.insert((names[host].to_string(), address.clone(), format!("{} absent → {to}", fields.join(", "))));
+                let said = format!("{} {} absent → {to}", words[word], fields.join(", "));
+                expected.insert((names[host].to_string(), address.clone(), said));
             }
-            let event = ResourceEvent { host: names[host].clone(), ..changed(&address, &all) };
-            run = run.event(Event::Resource(Box::new(event)));
+            let event = match word {
+                0 => changed(&address, &all),
+                1 => would(changed(&address, &all)),
+                _ => ResourceEvent {
+                    changes: all,
+                    error: Some(problem("step", "exit code 1", None)),
+                    ..resource(&address, Status::Failed)
+                },
+            };
+            run = run.event(Event::Resource(Box::new(ResourceEvent { host: names[host].clone(), ..event })));
         }
         let run = names.iter().fold(run, |run, host| run.host(host, host_event(HostStatus::Changed)));
         let text = run.human();
