@@ -3,6 +3,7 @@
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod facts;
 pub mod graph;
 pub mod hostlist;
 pub mod inventory;

@@ -28,7 +28,7 @@ pub mod spec;
 pub mod sysctl;
 pub mod template;
 #[cfg(test)]
-mod trial;
+pub(crate) mod trial;
 
 pub use question::{Answers, Fragment, Group, Inquiry, Output, Question};
 pub use spec::{Env, Key, Predicate, Spec};
