@@ -42,6 +42,8 @@ pub struct Batch<'a> {
     pub folders: Folders,
     /// Steps to run before the probe.
     pub change: Option<Change<'a>>,
+    /// Whether it first waits until no change is under way on the host.
+    pub calm: bool,
     /// Whether netplay's own state is read.
     pub state: bool,
     /// What is probed.
@@ -83,6 +85,9 @@ impl Batch<'_> {
         let _ = writeln!(out, "N={} RUN={} L={} R={}", self.nonce, quote(self.run), quote(state), quote(run));
         out.push_str(&FUNCTIONS);
         out.push_str("printf '\\n%s begin\\n' \"$N\" >&3\n");
+        if self.calm {
+            let _ = writeln!(out, "calm {LOCK_SECONDS}");
+        }
         if let Some(change) = &self.change {
             if let Some(generation) = change.generation {
                 let _ = writeln!(out, "lock {generation} {} {LOCK_SECONDS}", quote(change.holder));

@@ -109,6 +109,18 @@ lock() {
   ( umask 077; printf '%s\n' "$2" >"$R/holder" && printf '%s\n' "$((g + 1))" >"$R/generation" ) 2>/dev/null || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
 }
 
+# Waits until no change is under way: what a session that broke had started may still run.
+#   calm SECONDS
+calm() {
+  [ -w "$R/lock" ] && command -v flock >/dev/null || return 0
+  exec 9>>"$R/lock"
+  if ! flock -n 9; then
+    h=; IFS= read -r h <"$R/holder" 2>/dev/null; printf '\n%s waiting %s\n' "$N" "$h" >&3
+    w=$1; until flock -n 9; do [ $((w -= 1)) -gt 0 ] || { printf '\n%s locked %s\n' "$N" "$h" >&3; exit 75; }; sleep 1; done
+  fi
+  exec 9>&-
+}
+
 # What netplay keeps on the host, as far as this user may read it.
 state() {
   [ "$(id -u)" = 0 ] || return 0

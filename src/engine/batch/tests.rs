@@ -70,7 +70,7 @@ impl Host {
     }
     fn batch<'a>(&self, pieces: &'a [Piece], fragments: &'a [Fragment]) -> String {
         let change = Change { pieces, generation: None, holder: "run r of me" };
-        Batch { nonce: NONCE, run: "r7", folders: self.folders(), change: Some(change), state: false, fragments }
+        Batch { nonce: NONCE, run: "r7", folders: self.folders(), change: Some(change), fragments, ..Batch::default() }
             .compose()
     }
 }
@@ -325,8 +325,14 @@ fn the_last_five_versions_are_kept_elsewhere() {
 
 fn locked(host: &Host, generation: u64, pieces: &[Piece]) -> String {
     let change = Change { pieces, generation: Some(generation), holder: "run r of me" };
-    let batch =
-        Batch { nonce: NONCE, run: "r", folders: host.folders(), change: Some(change), state: true, fragments: &[] };
+    let batch = Batch {
+        nonce: NONCE,
+        run: "r",
+        folders: host.folders(),
+        change: Some(change),
+        state: true,
+        ..Batch::default()
+    };
     batch.compose().replace(&format!(" {LOCK_SECONDS}\n"), " 2\n")
 }
 
@@ -346,10 +352,14 @@ fn a_change_takes_the_lock_and_counts() {
         let reader = feed(&shell, &locked(&host, 1, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Locked("run r of me".into()), vec![]), "{shell:?}");
         assert_eq!(reader.waited_for(), Some("run r of me"));
+        let calm = Batch { nonce: NONCE, run: "r", folders: host.folders(), calm: true, ..Batch::default() }.compose();
+        let reader = feed(&shell, &calm.replace(&format!("calm {LOCK_SECONDS}"), "calm 2"));
+        assert_eq!(*reader.ending(), Ending::Locked("run r of me".into()), "{shell:?}");
         let mut holder = holder.unwrap();
         holder.kill().unwrap();
         holder.wait().unwrap();
         let _ = Command::new("pkill").args(["-f", "sleep 20"]).status();
+        assert_eq!(*feed(&shell, &calm).ending(), Ending::Complete, "{shell:?}");
     }
 }
 
@@ -377,7 +387,7 @@ fn what_is_owed_is_noted_and_settled() {
             folders: host.folders(),
             change: Some(Change { pieces, generation: None, holder: "" }),
             state: true,
-            fragments: &[],
+            ..Batch::default()
         };
         let reader = feed(&shell, &batch(&[]).compose());
         if rustix_is_root() {
