@@ -1,4 +1,8 @@
 //! Carries plays out: one visit a host and play, in as few executions as the work allows.
 
 pub mod batch;
+pub mod host;
+mod pool;
 pub mod reader;
+mod rolling;
+pub mod run;

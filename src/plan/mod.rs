@@ -718,6 +718,15 @@ impl Plan {
         }
     }
 
+    /// Takes a segment back that was not run, since the host is no longer as it was probed.
+    pub fn retract(&mut self, segment: &Segment) {
+        let n = self.play.resources.len();
+        for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
+            self.slots[i] = Slot { now: Now::Unprobed, stale: true };
+        }
+        self.fresh.clear();
+    }
+
     fn settle_item(&mut self, i: usize, pieces: &[&Piece], segment: &Segment, ran: &BTreeMap<u32, Ran>) {
         let n = self.play.resources.len();
         let before = match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {

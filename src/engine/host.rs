@@ -1,0 +1,617 @@
+//! One visit: a host's play carried out over one session.
+
+use super::batch::{Batch, Change, Folders, LOCK_SECONDS};
+use super::reader::{Ending, Reader};
+use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
+use crate::graph;
+use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment, Who, Work};
+use crate::playbook::{Become, HostPlay};
+use crate::resource::probes::small::SmallFile;
+use crate::resource::{Answers, Inquiry, Question};
+use crate::transport::{Deadline, Exit, Failure, FailureKind, Gate, Identity, Session, Target, Transport, sudo};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the parts of a visit may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// TCP, handshake and login.
+    pub login: Duration,
+    /// An execution, to which the resources' own timeouts are added.
+    pub execution: Duration,
+    /// All of it.
+    pub visit: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            login: Duration::from_secs(40),
+            execution: Duration::from_secs(u64::from(STEP_SECONDS)),
+            visit: Duration::from_secs(30 * 60),
+        }
+    }
+}
+
+/// What all visits of a run share.
+pub struct Shared {
+    /// What opens sessions.
+    pub transport: Box<dyn Transport>,
+    /// How many handshakes may be under way.
+    pub gate: Gate,
+    /// How long things may take.
+    pub limits: Limits,
+    /// Where the state is on the hosts.
+    pub folders: Folders,
+    /// The run's id.
+    pub run: Arc<str>,
+    /// Who changes, for others that wait for the lock.
+    pub holder: String,
+    /// Set when the run is interrupted.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// What a visit needs to know of its host beyond the play.
+pub trait Site: Sync {
+    /// The play with the host's facts known.
+    ///
+    /// # Errors
+    /// What is wrong in it on this host.
+    fn with_facts(&self, facts: &serde_json::Value) -> Result<HostPlay, String>;
+    /// Who runs what has these keywords.
+    ///
+    /// # Errors
+    /// A variable of the connection that can't be.
+    fn identity(&self, keywords: &Become) -> Result<Identity, String>;
+    /// Whether any play of the run has a handler of this address for the host.
+    fn knows_handler(&self, address: &str) -> bool;
+}
+
+/// A visit to be made.
+pub struct Visit<'a> {
+    /// What the run shares.
+    pub shared: &'a Shared,
+    /// How the host is reached.
+    pub target: &'a Target,
+    /// What is known of the host.
+    pub site: &'a dyn Site,
+    /// The play's name.
+    pub play: Arc<str>,
+    /// Its policy.
+    pub policy: Policy,
+    /// The keywords of the play itself, by which facts are read.
+    pub keywords: Become,
+    /// Where events go.
+    pub events: &'a (dyn Fn(Event) + Sync),
+}
+
+/// What a visit found of the machine: its boot_id and machine-id, if both could be read.
+pub type Machine = Option<(String, String)>;
+
+/// How a visit ended early.
+#[derive(Debug)]
+enum Stop {
+    /// There is no session.
+    Unreachable(Problem),
+    /// There was one, and it's no use going on.
+    Broken(Problem),
+}
+
+impl Visit<'_> {
+    /// Makes the visit and tells all that becomes of it; the last event is the host's.
+    pub fn make(&self, play: HostPlay) -> (HostEvent, Machine) {
+        let started = Instant::now();
+        let mut going = Going {
+            visit: self,
+            session: None,
+            deadline: Deadline::after(self.shared.limits.visit, &Arc::new(AtomicBool::new(false))),
+            hasty: Deadline::after(self.shared.limits.visit, &self.shared.interrupted),
+            executions: 0,
+            reconnected: false,
+            identities: HashMap::new(),
+            generation: BTreeMap::new(),
+            warnings: Vec::new(),
+            tally: BTreeMap::new(),
+            ignored: 0,
+            reboot: Vec::new(),
+            machine: None,
+        };
+        let result = going.run(play);
+        let count = |s: Status| going.tally.get(&s).copied().unwrap_or(0);
+        let failed = count(Status::Failed) > going.ignored;
+        let changed = count(Status::Changed) + count(Status::WouldChange) + count(Status::RebootPending) > 0;
+        let (status, error) = match result {
+            Err(Stop::Unreachable(problem)) => (HostStatus::Unreachable, Some(problem)),
+            Err(Stop::Broken(problem)) => (HostStatus::Failed, Some(problem)),
+            Ok(()) if failed => (HostStatus::Failed, None),
+            Ok(()) if changed => (HostStatus::Changed, None),
+            Ok(()) => (HostStatus::Ok, None),
+        };
+        self.stage(Stage::Done);
+        let event = HostEvent {
+            play: self.play.clone(),
+            host: self.target.host.as_str().into(),
+            status,
+            executions: going.executions,
+            time: started.elapsed(),
+            warnings: std::mem::take(&mut going.warnings),
+            reboot_pending: std::mem::take(&mut going.reboot),
+            error,
+        };
+        (event, going.machine.take())
+    }
+
+    fn stage(&self, stage: Stage) {
+        (self.events)(Event::HostStage { host: self.target.host.as_str().into(), stage });
+    }
+}
+
+/// A visit under way.
+struct Going<'v> {
+    visit: &'v Visit<'v>,
+    session: Option<Box<dyn Session>>,
+    /// The visit's end. A change is not cut short by an interruption,
+    deadline: Deadline,
+    /// everything else is.
+    hasty: Deadline,
+    executions: u32,
+    reconnected: bool,
+    identities: HashMap<Who, Identity>,
+    /// The generation of the host's state as last read, where the user is root.
+    generation: BTreeMap<Who, u64>,
+    warnings: Vec<String>,
+    tally: BTreeMap<Status, usize>,
+    ignored: usize,
+    reboot: Vec<String>,
+    machine: Machine,
+}
+
+/// What an execution is for.
+struct Errand<'e> {
+    who: &'e Who,
+    segment: Option<&'e Segment>,
+    calm: bool,
+    inquiry: &'e Inquiry,
+}
+
+/// What came of one.
+struct Report {
+    answers: Option<Answers>,
+    steps: BTreeMap<u32, Ran>,
+    ending: Ending,
+    failure: Option<Failure>,
+    owed: Vec<Owed>,
+}
+
+impl Going<'_> {
+    fn run(&mut self, play: HostPlay) -> Result<(), Stop> {
+        self.connect()?;
+        let play = if play.wants_facts { self.facts()? } else { play };
+        if play.resources.is_empty() && play.handlers.is_empty() {
+            self.skips(&play);
+            return Ok(());
+        }
+        let graph = graph::build(&play).map_err(|errors| {
+            let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            Stop::Broken(Problem { kind: "playbook", message: text, hint: None })
+        })?;
+        let mut who = Vec::new();
+        for item in play.resources.iter().chain(&play.handlers) {
+            who.push(self.who(&item.become_)?);
+        }
+        self.skips(&play);
+        let mut plan = Plan::new(play, graph, who, self.visit.policy, &self.visit.shared.run);
+        let result = self.carry_out(&mut plan);
+        if let Err(Stop::Broken(problem) | Stop::Unreachable(problem)) = &result {
+            plan.abandon(problem);
+        }
+        self.tell(&mut plan);
+        let warnings = plan.warnings();
+        self.warnings.extend(warnings);
+        result
+    }
+
+    fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Stop> {
+        self.visit.stage(Stage::Probing);
+        let mut first = true;
+        for who in plan.users() {
+            let owed = self.probe(plan, &who, std::mem::take(&mut first))?;
+            for owed in owed {
+                if !plan.owe(&owed) && !self.visit.site.knows_handler(&owed.address) {
+                    self.warnings.push(format!(
+                        "run {} owes this host the handler `{}` ({}), which this playbook doesn't have; it stays owed",
+                        owed.run, owed.title, owed.address
+                    ));
+                }
+            }
+        }
+        let mut moved = 0;
+        loop {
+            let next = plan.next();
+            self.tell(plan);
+            match next {
+                Next::Done => return Ok(()),
+                Next::Probe(who) => {
+                    self.probe(plan, &who, false)?;
+                }
+                Next::Segment(segment) => {
+                    if self.visit.shared.interrupted.load(Ordering::Relaxed) {
+                        return Err(Stop::Broken(Problem {
+                            kind: FailureKind::Interrupted.name(),
+                            message: "the run was interrupted before this was done".to_owned(),
+                            hint: None,
+                        }));
+                    }
+                    if !self.change(plan, &segment)? {
+                        moved += 1;
+                        if moved == 3 {
+                            return Err(Stop::Broken(Problem {
+                                kind: "lock",
+                                message: "another run changed this host between our probe and our change, three times"
+                                    .to_owned(),
+                                hint: Some("let the other run finish, then run it again".to_owned()),
+                            }));
+                        }
+                        plan.retract(&segment);
+                        for who in plan.users() {
+                            self.probe(plan, &who, false)?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), Stop> {
+        let visit = self.visit;
+        visit.stage(Stage::Connecting);
+        let deadline = self.hasty.within(visit.shared.limits.login + visit.target.connect_timeout.unwrap_or_default());
+        match visit.shared.transport.connect(visit.target, &visit.shared.gate, &deadline) {
+            Ok(session) => {
+                self.session = Some(session);
+                Ok(())
+            }
+            Err(failure) => Err(Stop::Unreachable(problem(&failure))),
+        }
+    }
+
+    fn who(&mut self, keywords: &Become) -> Result<Who, Stop> {
+        let broken = |message: String| Stop::Broken(Problem { kind: "inventory", message, hint: None });
+        let identity = self.visit.site.identity(keywords).map_err(broken)?;
+        let who = match &identity {
+            Identity::Sudo { user, .. } if *user != self.visit.target.user => Who::User(user.as_str().into()),
+            _ => Who::Login,
+        };
+        self.identities.entry(who.clone()).or_insert(identity);
+        Ok(who)
+    }
+
+    fn facts(&mut self) -> Result<HostPlay, Stop> {
+        self.visit.stage(Stage::Probing);
+        let who = self.who(&self.visit.keywords.clone())?;
+        let inquiry = Inquiry::new(crate::facts::questions());
+        let report = self.read(&who, &inquiry)?;
+        let (facts, warnings) = crate::facts::read(&report.answers.unwrap_or_default());
+        self.warnings.extend(warnings);
+        self.visit
+            .site
+            .with_facts(&facts)
+            .map_err(|message| Stop::Broken(Problem { kind: "playbook", message, hint: None }))
+    }
+
+    /// Probes all that runs as this user and takes the answers in. Gives the handlers that are owed.
+    fn probe(&mut self, plan: &mut Plan, who: &Who, first: bool) -> Result<Vec<Owed>, Stop> {
+        let mut questions = plan.questions(who);
+        if first {
+            questions.extend(MACHINE.map(SmallFile::ask));
+        }
+        let inquiry = Inquiry::new(questions);
+        let report = self.read(who, &inquiry)?;
+        let answers = report.answers.unwrap_or_default();
+        if first {
+            self.machine = machine(&answers);
+        }
+        plan.absorb(who, &answers);
+        Ok(report.owed)
+    }
+
+    /// An execution that only reads: one that breaks off is tried once more over a new session.
+    fn read(&mut self, who: &Who, inquiry: &Inquiry) -> Result<Report, Stop> {
+        let mut calm = false;
+        loop {
+            let report = self.execute(&Errand { who, segment: None, calm, inquiry })?;
+            match (&report.ending, &report.failure) {
+                (Ending::Complete, _) => return Ok(report),
+                (_, Some(failure)) if failure.kind == FailureKind::Lost && !self.reconnected => {
+                    self.reconnected = true;
+                    calm = true;
+                    self.connect()?;
+                }
+                (_, Some(failure)) => return Err(Stop::Broken(problem(failure))),
+                (ending, None) => return Err(Stop::Broken(ended(ending))),
+            }
+        }
+    }
+
+    /// Runs a segment and takes in what became of it. False if the host has moved on since it was probed, so that
+    /// nothing was run.
+    fn change(&mut self, plan: &mut Plan, segment: &Segment) -> Result<bool, Stop> {
+        self.visit.stage(Stage::Changing);
+        if !self.generation.contains_key(&segment.who) && self.warnings.iter().all(|w| !w.starts_with("without root")) {
+            self.warnings.push(
+                "without root's rights no lock is taken on the host, and handlers owed by earlier runs aren't known"
+                    .to_owned(),
+            );
+        }
+        let inquiry = Inquiry::new(plan.questions(&segment.who));
+        let errand = Errand { who: &segment.who, segment: Some(segment), calm: false, inquiry: &inquiry };
+        let report = self.execute(&errand)?;
+        if report.ending == Ending::Moved {
+            return Ok(false);
+        }
+        if matches!(report.ending, Ending::Locked(_) | Ending::Unlockable(_)) {
+            return Err(Stop::Broken(ended(&report.ending)));
+        }
+        if let (Ending::Silent, None) = (&report.ending, &report.failure) {
+            return Err(Stop::Broken(ended(&report.ending)));
+        }
+        let steps = match &report.failure {
+            None => report.steps,
+            // A step without a frame may have run: all that is left is unknown.
+            Some(failure) => {
+                let unknown = |p: &crate::plan::Piece| (p.id, Ran::Unknown(failure.message.clone()));
+                let mut all: BTreeMap<u32, Ran> = segment.pieces.iter().map(unknown).collect();
+                all.extend(report.steps);
+                all
+            }
+        };
+        plan.settle(segment, &steps);
+        match (report.answers, report.failure) {
+            (Some(answers), _) => plan.absorb(&segment.who, &answers),
+            (None, failure) => {
+                // Settled by probing again over a new session, when what still runs there has ended.
+                let told = failure.as_ref().map_or_else(|| ended(&report.ending), problem);
+                if self.reconnected || self.visit.shared.interrupted.load(Ordering::Relaxed) {
+                    return Err(Stop::Broken(told));
+                }
+                self.reconnected = true;
+                self.connect().map_err(|stop| match stop {
+                    Stop::Unreachable(p) | Stop::Broken(p) => Stop::Broken(Problem {
+                        message: format!("{}, and then: {}", told.message, p.message),
+                        ..told.clone()
+                    }),
+                })?;
+                let report = self.execute(&Errand { segment: None, calm: true, ..errand })?;
+                match report.answers {
+                    Some(answers) => plan.absorb(&segment.who, &answers),
+                    None => return Err(Stop::Broken(told)),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// One execution. An error is one of sudo or of a session that never ran the batch.
+    fn execute(&mut self, errand: &Errand<'_>) -> Result<Report, Stop> {
+        let shared = self.visit.shared;
+        let login = &self.visit.target.user;
+        let identity = self.identities.get(errand.who).cloned().unwrap_or_default();
+        let root = match errand.who {
+            Who::Login => login == "root",
+            Who::User(user) => &**user == "root",
+        };
+        let nonce = nonce().map_err(Stop::Broken)?;
+        let generation = self.generation.get(errand.who).copied();
+        let batch = Batch {
+            nonce: &nonce,
+            run: &shared.run,
+            folders: shared.folders.clone(),
+            change: errand.segment.map(|s| Change { pieces: &s.pieces, generation, holder: &shared.holder }),
+            calm: errand.calm && root,
+            state: root,
+            fragments: errand.inquiry.fragments(),
+        };
+        let (deadline, limit) = self.deadline_of(errand);
+        let mut reader = Reader::new(&nonce, batch.compose());
+        let request = sudo::request(&identity, login, &nonce);
+        let Some(session) = &mut self.session else {
+            return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));
+        };
+        self.executions += 1;
+        let mut elevated = sudo::Elevated::new(&mut reader, &identity, login, &nonce, &deadline);
+        let result = session.execute(&request, &mut elevated, &deadline);
+        let refusal = elevated.refusal(result.as_ref().ok());
+        drop(elevated);
+        if *reader.ending() == Ending::Silent {
+            if let Some(refusal) = refusal {
+                let user = match &identity {
+                    Identity::Sudo { user, .. } => user.as_str(),
+                    Identity::Login => login,
+                };
+                let (message, hint) = refusal.told(login, user);
+                return Err(Stop::Broken(Problem { kind: "sudo", message, hint }));
+            }
+            if let Ok(exit) = &result {
+                return Err(Stop::Broken(silent(exit, &reader.noise())));
+            }
+        }
+        if let Some(holder) = reader.waited_for() {
+            self.warnings.push(format!("it had to wait for {holder}"));
+        }
+        let owed = self.take_state(errand.who, &reader);
+        let failure = match result {
+            Err(failure) if failure.kind == FailureKind::Timeout => {
+                let message = format!("no answer within {} s", limit.as_secs());
+                Some(Failure::new(FailureKind::Timeout, message).hint("--timeout allows more"))
+            }
+            Err(failure) => Some(failure),
+            Ok(_) if *reader.ending() == Ending::Broken => {
+                let message = match reader.noise() {
+                    noise if noise.is_empty() => "the host's shell ended in the middle".to_owned(),
+                    noise => format!("the host's shell ended in the middle: {noise}"),
+                };
+                Some(Failure::new(FailureKind::Lost, message))
+            }
+            Ok(_) => None,
+        };
+        if failure.is_some() {
+            self.session = None;
+        }
+        let complete = *reader.ending() == Ending::Complete;
+        let answers = complete.then(|| errand.inquiry.answers(reader.outputs(errand.inquiry.fragments())));
+        Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed })
+    }
+
+    /// When an execution must have ended, beyond all deadlines on the host; and how long that is.
+    fn deadline_of(&self, errand: &Errand<'_>) -> (Deadline, Duration) {
+        let limit = self.visit.shared.limits.execution;
+        let Some(segment) = errand.segment else {
+            let wait = if errand.calm { Duration::from_secs(LOCK_SECONDS.into()) } else { Duration::ZERO };
+            return (self.hasty.within(limit + wait), limit + wait);
+        };
+        let own = segment.pieces.iter().filter(|p| matches!(p.work, Work::Step(_)) && p.seconds != STEP_SECONDS);
+        let own: u64 = own.map(|p| u64::from(p.seconds)).sum();
+        let limit = limit + Duration::from_secs(own + u64::from(LOCK_SECONDS) + 10);
+        (self.deadline.within(limit), limit)
+    }
+
+    fn take_state(&mut self, who: &Who, reader: &Reader) -> Vec<Owed> {
+        let Some(state) = reader.state() else { return Vec::new() };
+        let mut lines = state.lines();
+        let Some(generation) = lines.next().and_then(|l| l.strip_prefix("root ")).and_then(|g| g.parse().ok()) else {
+            return Vec::new();
+        };
+        self.generation.insert(who.clone(), generation);
+        // Whoever is root, the state is one.
+        for value in self.generation.values_mut() {
+            *value = generation;
+        }
+        let mut owed = Vec::new();
+        while let (Some(address), Some(title), Some(run)) = (lines.next(), lines.next(), lines.next()) {
+            owed.push(Owed { address: address.to_owned(), title: title.to_owned(), run: run.to_owned() });
+        }
+        owed
+    }
+
+    /// What `when` left out.
+    fn skips(&self, play: &HostPlay) {
+        let n = play.resources.len() + play.handlers.len();
+        for (i, skipped) in play.skipped.iter().enumerate() {
+            let address = skipped.address.clone().or_else(|| skipped.title.clone());
+            (self.visit.events)(Event::Resource(Box::new(ResourceEvent {
+                play: self.visit.play.clone(),
+                host: self.visit.target.host.as_str().into(),
+                address: address.unwrap_or_else(|| format!("line {}", skipped.place.line).into()),
+                title: skipped.title.clone(),
+                handler: false,
+                position: n + i,
+                status: Status::Skipped,
+                changes: Vec::new(),
+                files: Vec::new(),
+                warnings: Vec::new(),
+                error: None,
+                ignored: false,
+                because: Some(skipped.why.to_string()),
+            })));
+        }
+    }
+
+    fn tell(&mut self, plan: &mut Plan) {
+        for outcome in plan.outcomes() {
+            *self.tally.entry(outcome.status).or_default() += 1;
+            self.ignored += usize::from(outcome.status == Status::Failed && outcome.ignored);
+            let item = plan.item(outcome.position);
+            if outcome.status == Status::RebootPending {
+                self.reboot.push(item.address.to_string());
+            }
+            let outcome = if item.no_log { hide(outcome) } else { outcome };
+            (self.visit.events)(Event::Resource(Box::new(ResourceEvent {
+                play: self.visit.play.clone(),
+                host: self.visit.target.host.as_str().into(),
+                address: item.address.clone(),
+                title: item.title.clone(),
+                handler: plan.is_handler(outcome.position),
+                position: outcome.position,
+                status: outcome.status,
+                changes: outcome.changes,
+                files: outcome.files,
+                warnings: outcome.warnings,
+                error: outcome.error,
+                ignored: outcome.ignored,
+                because: outcome.because,
+            })));
+        }
+    }
+}
+
+/// Takes the values of a `no_log` resource out of what is told of it.
+fn hide(mut outcome: Outcome) -> Outcome {
+    for change in &mut outcome.changes {
+        change.from = "(no_log)".into();
+        change.to = "(no_log)".into();
+    }
+    outcome.files.clear();
+    outcome.warnings.clear();
+    if let Some(error) = &mut outcome.error {
+        error.message = "the reason is hidden by no_log".to_owned();
+        error.hint = Some("run it without `no_log` on a host where its values may be seen".to_owned());
+    }
+    outcome
+}
+
+const MACHINE: [&str; 2] = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id"];
+
+fn machine(answers: &Answers) -> Machine {
+    let read = |path: &str| answers.get::<SmallFile>(path).ok()?.value().ok()?.filter(|v| !v.is_empty());
+    Some((read(MACHINE[0])?, read(MACHINE[1])?))
+}
+
+fn problem(failure: &Failure) -> Problem {
+    Problem { kind: failure.kind.name(), message: failure.message.clone(), hint: failure.hint.clone() }
+}
+
+fn ended(ending: &Ending) -> Problem {
+    let (kind, message, hint) = match ending {
+        Ending::Locked(holder) => (
+            "lock",
+            format!("{holder} is changing this host, and wasn't done after {LOCK_SECONDS} s"),
+            Some("let it finish, then run it again"),
+        ),
+        Ending::Unlockable(why) => {
+            ("lock", format!("nothing was changed, since no lock can be taken: {why}"), Some("make it so, then run it again"))
+        }
+        _ => (FailureKind::Lost.name(), "the host's shell ended in the middle".to_owned(), None),
+    };
+    Problem { kind, message, hint: hint.map(str::to_owned) }
+}
+
+fn silent(exit: &Exit, noise: &str) -> Problem {
+    let how = match exit {
+        Exit::Code(code) => format!("exit code {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+        Exit::Finished => "no exit code".to_owned(),
+    };
+    let said = if noise.is_empty() { String::new() } else { format!(": {noise}") };
+    Problem {
+        kind: FailureKind::Refused.name(),
+        message: format!("the host ran something else than what netplay asked for ({how}){said}"),
+        hint: Some(
+            "the account needs a login shell and no forced command (ForceCommand in sshd_config, command= in \
+             authorized_keys); /bin/sh must be there"
+                .to_owned(),
+        ),
+    }
+}
+
+/// 16 random hexadecimal digits.
+fn nonce() -> Result<String, Problem> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|e| Problem {
+        kind: "internal",
+        message: format!("this machine gives no random numbers: {e}"),
+        hint: None,
+    })?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}

@@ -1,0 +1,263 @@
+//! The owner loop of a run: play after play, batch after batch, one thread that owns all state.
+
+use super::host::{Machine, Shared, Site, Visit};
+use super::{pool, rolling};
+use crate::event::{
+    Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, RunStarted, Status, Warning,
+};
+use crate::plan::Policy;
+use crate::playbook::{Become, HostPlay, Size};
+use crate::transport::Target;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A play and its hosts.
+pub struct Play {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its hosts, in the order in which they are visited.
+    pub hosts: Vec<Host>,
+    /// The sizes of its batches.
+    pub serial: Vec<Size>,
+    /// How many of a batch may be lost.
+    pub max_fail_percentage: Option<f64>,
+    /// What holds for its resources.
+    pub policy: Policy,
+    /// Its own `become`.
+    pub keywords: Become,
+    /// How many resources it lists.
+    pub resources: usize,
+}
+
+/// A host of a play.
+pub struct Host {
+    /// How it is reached.
+    pub target: Target,
+    /// The play, rendered as far as it can be without facts; taken by the visit.
+    pub play: Mutex<HostPlay>,
+    /// What else is to be known of it.
+    pub site: Box<dyn Site + Send>,
+}
+
+/// How a run goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many hosts are visited at once.
+    pub forks: usize,
+    /// Only look.
+    pub check: bool,
+    /// Show diffs.
+    pub diff: bool,
+    /// Exit code 3 when changes are pending.
+    pub detailed_exitcode: bool,
+}
+
+/// Carries plays out.
+pub fn run(shared: &Shared, plays: &[Play], options: Options, sink: &mut dyn FnMut(Event)) -> RunFinished {
+    let mut ledger = Ledger { check: options.check, ..Ledger::default() };
+    let started = Instant::now();
+    sink(Event::RunStarted(RunStarted {
+        run: shared.run.clone(),
+        check: options.check,
+        diff: options.diff,
+        command: "apply",
+    }));
+    for play in plays {
+        ledger.play(shared, play, options, sink);
+    }
+    let mut finished = ledger.finish(options, shared.interrupted.load(Ordering::Relaxed));
+    finished.time = started.elapsed();
+    finished
+}
+
+/// What the run knows.
+#[derive(Default)]
+struct Ledger {
+    check: bool,
+    hosts: BTreeMap<Arc<str>, HostTotal>,
+    resources: BTreeMap<Status, usize>,
+    lost: HashSet<Arc<str>>,
+    stopped: Option<String>,
+    held_back: bool,
+    pending: bool,
+    machines: HashMap<(String, String), Arc<str>>,
+}
+
+enum Told {
+    Event(Event),
+    End(Box<HostEvent>, Machine),
+}
+
+impl Ledger {
+    fn play(&mut self, shared: &Shared, play: &Play, options: Options, sink: &mut dyn FnMut(Event)) {
+        let name = |host: &Host| -> Arc<str> { host.target.host.as_str().into() };
+        let (left_out, hosts): (Vec<&Host>, Vec<&Host>) = play.hosts.iter().partition(|h| self.lost.contains(&name(h)));
+        let sizes = rolling::batches(hosts.len(), &play.serial);
+        if self.stopped.is_none() && !shared.interrupted.load(Ordering::Relaxed) {
+            sink(Event::PlayStarted(PlayStarted {
+                play: play.name.clone(),
+                hosts: hosts.iter().map(|h| name(h)).collect(),
+                first_batch: sizes.first().copied().unwrap_or(0),
+                resources: play.resources,
+            }));
+        }
+        for host in left_out {
+            self.pass_over(play, name(host), "it failed in an earlier play", sink);
+        }
+        let mut rest = hosts.as_slice();
+        for (i, size) in sizes.iter().enumerate() {
+            let (batch, later) = rest.split_at(*size);
+            rest = later;
+            if shared.interrupted.load(Ordering::Relaxed) {
+                self.stopped.get_or_insert_with(|| "the run was interrupted".to_owned());
+            }
+            if let Some(why) = self.stopped.clone() {
+                for host in batch {
+                    self.held_back = true;
+                    self.pass_over(play, name(host), &why, sink);
+                }
+                continue;
+            }
+            let names = batch.iter().map(|h| name(h)).collect();
+            sink(Event::BatchStarted { play: play.name.clone(), number: (i + 1, sizes.len()), hosts: names });
+            let lost = self.batch(shared, play, batch, options, sink);
+            if rolling::over(lost, batch.len(), play.max_fail_percentage) {
+                let rule = match play.max_fail_percentage {
+                    Some(limit) => format!("over max_fail_percentage: {limit}"),
+                    None => "all of it".to_owned(),
+                };
+                self.stopped = Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
+            }
+        }
+    }
+
+    /// Visits the hosts of one batch. Gives how many of them were lost.
+    fn batch(&mut self, shared: &Shared, play: &Play, batch: &[&Host], options: Options, sink: &mut dyn FnMut(Event)) -> usize {
+        let visit = |host: &&Host, send: &(dyn Fn(Told) + Sync)| {
+            let events = |event| send(Told::Event(event));
+            let visit = Visit {
+                shared,
+                target: &host.target,
+                site: &*host.site,
+                play: play.name.clone(),
+                policy: play.policy,
+                keywords: play.keywords.clone(),
+                events: &events,
+            };
+            let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
+            let (event, machine) = visit.make(rendered);
+            send(Told::End(Box::new(event), machine));
+        };
+        let panicked = |at: usize, message: String| {
+            let problem = Problem {
+                kind: "internal",
+                message: format!("netplay itself failed: {message}"),
+                hint: Some("please report it".to_owned()),
+            };
+            let host = batch[at].target.host.as_str().into();
+            Told::End(Box::new(host_event(play, host, HostStatus::Failed, Some(problem))), None)
+        };
+        let mut lost = 0;
+        pool::each(options.forks, batch, visit, panicked, |told| match told {
+            Told::Event(event) => {
+                if let Event::Resource(resource) = &event {
+                    *self.resources.entry(resource.status).or_default() += 1;
+                    *self.total(&resource.host).resources.entry(resource.status).or_default() += 1;
+                    self.pending |= matches!(resource.status, Status::WouldChange | Status::RebootPending);
+                }
+                sink(event);
+            }
+            Told::End(event, machine) => {
+                if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
+                    lost += 1;
+                    self.lost.insert(event.host.clone());
+                }
+                if let Some(machine) = machine {
+                    self.meet(machine, &event.host, sink);
+                }
+                self.close(&event);
+                sink(Event::Host(event));
+            }
+        });
+        lost
+    }
+
+    fn total(&mut self, host: &Arc<str>) -> &mut HostTotal {
+        self.hosts.entry(host.clone()).or_insert_with(|| HostTotal {
+            status: HostStatus::Skipped,
+            resources: BTreeMap::new(),
+            reboot_pending: false,
+            executions: 0,
+        })
+    }
+
+    fn close(&mut self, event: &HostEvent) {
+        let total = self.total(&event.host);
+        total.executions += event.executions;
+        total.reboot_pending |= !event.reboot_pending.is_empty();
+        // A host that a later play passed over keeps what it came to before.
+        let rank = |s: HostStatus| match s {
+            HostStatus::Skipped => 0,
+            HostStatus::Ok => 1,
+            HostStatus::Changed => 2,
+            HostStatus::Failed => 3,
+            HostStatus::Unreachable => 4,
+        };
+        if rank(event.status) > rank(total.status) {
+            total.status = event.status;
+        }
+    }
+
+    fn pass_over(&mut self, play: &Play, host: Arc<str>, why: &str, sink: &mut dyn FnMut(Event)) {
+        let problem = Problem { kind: "skipped", message: why.to_owned(), hint: None };
+        let event = host_event(play, host, HostStatus::Skipped, Some(problem));
+        self.close(&event);
+        sink(Event::Host(Box::new(event)));
+    }
+
+    /// Two names for one machine: both are done, one after the other by the host's lock, and it is told.
+    fn meet(&mut self, machine: (String, String), host: &Arc<str>, sink: &mut dyn FnMut(Event)) {
+        let first = self.machines.entry(machine).or_insert_with(|| host.clone());
+        if first != host {
+            let message = format!("{first} and {host} are the same machine: they have the same boot_id and machine-id");
+            sink(Event::Warning(Warning { message }));
+        }
+    }
+
+    fn finish(self, options: Options, interrupted: bool) -> RunFinished {
+        let any = |s: HostStatus| self.hosts.values().any(|t| t.status == s);
+        let failed = any(HostStatus::Failed) || (self.held_back && !interrupted);
+        let reboot = self.hosts.values().any(|t| t.reboot_pending);
+        let exit_code = match (interrupted, failed, any(HostStatus::Unreachable)) {
+            (true, _, _) => 130,
+            (_, true, true) => 6,
+            (_, false, true) => 4,
+            (_, true, false) => 2,
+            _ if options.detailed_exitcode && (self.pending || reboot) => 3,
+            _ => 0,
+        };
+        RunFinished {
+            check: self.check,
+            hosts: self.hosts,
+            resources: self.resources,
+            exit_code,
+            interrupted,
+            ..RunFinished::default()
+        }
+    }
+}
+
+fn host_event(play: &Play, host: Arc<str>, status: HostStatus, error: Option<Problem>) -> HostEvent {
+    HostEvent {
+        play: play.name.clone(),
+        host,
+        status,
+        executions: 0,
+        time: Duration::ZERO,
+        warnings: Vec::new(),
+        reboot_pending: Vec::new(),
+        error,
+    }
+}
