@@ -1,5 +1,7 @@
 //! netplay: a declarative configuration engine for the network of AI and HPC clusters.
 
+pub mod cli;
+pub mod commands;
 pub mod engine;
 pub mod error;
 pub mod event;

@@ -1,3 +1,7 @@
 //! The `netplay` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    netplay::cli::main(std::env::args_os())
+}

@@ -7,7 +7,7 @@ use crate::graph;
 use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment, Who, Work};
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::small::SmallFile;
-use crate::resource::{Answers, Inquiry, Question};
+use crate::resource::{Answers, Inquiry};
 use crate::transport::{Deadline, Exit, Failure, FailureKind, Gate, Identity, Session, Target, Transport, sudo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub struct Shared {
     pub run: Arc<str>,
     /// Who changes, for others that wait for the lock.
     pub holder: String,
+    /// Whether each script is told before it is sent (`-vv`).
+    pub show_scripts: bool,
     /// Set when the run is interrupted.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -103,7 +105,14 @@ impl Visit<'_> {
     /// Makes the visit and tells all that becomes of it; the last event is the host's.
     pub fn make(&self, play: HostPlay) -> (HostEvent, Machine) {
         let started = Instant::now();
-        let mut going = Going {
+        let mut going = self.set_out();
+        let result = going.run(play);
+        let event = self.close(&mut going, result, started);
+        (event, going.machine.take())
+    }
+
+    fn set_out(&self) -> Going<'_> {
+        Going {
             visit: self,
             session: None,
             deadline: Deadline::after(self.shared.limits.visit, &Arc::new(AtomicBool::new(false))),
@@ -117,12 +126,17 @@ impl Visit<'_> {
             ignored: 0,
             reboot: Vec::new(),
             machine: None,
-        };
-        let result = going.run(play);
+        }
+    }
+
+    fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>, started: Instant) -> HostEvent {
         let count = |s: Status| going.tally.get(&s).copied().unwrap_or(0);
         let failed = count(Status::Failed) > going.ignored;
         let changed = count(Status::Changed) + count(Status::WouldChange) + count(Status::RebootPending) > 0;
         let (status, error) = match result {
+            Err(Stop::Unreachable(problem)) if problem.kind == FailureKind::Interrupted.name() => {
+                (HostStatus::Skipped, Some(problem))
+            }
             Err(Stop::Unreachable(problem)) => (HostStatus::Unreachable, Some(problem)),
             Err(Stop::Broken(problem)) => (HostStatus::Failed, Some(problem)),
             Ok(()) if failed => (HostStatus::Failed, None),
@@ -130,7 +144,7 @@ impl Visit<'_> {
             Ok(()) => (HostStatus::Ok, None),
         };
         self.stage(Stage::Done);
-        let event = HostEvent {
+        HostEvent {
             play: self.play.clone(),
             host: self.target.host.as_str().into(),
             status,
@@ -139,8 +153,25 @@ impl Visit<'_> {
             warnings: std::mem::take(&mut going.warnings),
             reboot_pending: std::mem::take(&mut going.reboot),
             error,
+        }
+    }
+
+    /// Asks a host without a play. The event tells how it went.
+    pub fn ask(&self, inquiry: &Inquiry) -> (HostEvent, Option<Answers>) {
+        let started = Instant::now();
+        let mut going = self.set_out();
+        let mut asked = || {
+            going.connect()?;
+            let who = going.who(&self.keywords)?;
+            self.stage(Stage::Probing);
+            going.read(&who, inquiry)
         };
-        (event, going.machine.take())
+        let result = asked();
+        let (result, answers) = match result {
+            Ok(report) => (Ok(()), report.answers),
+            Err(stop) => (Err(stop), None),
+        };
+        (self.close(&mut going, result, started), answers)
     }
 
     fn stage(&self, stage: Stage) {
@@ -414,7 +445,11 @@ impl Going<'_> {
             fragments: errand.inquiry.fragments(),
         };
         let (deadline, limit) = self.deadline_of(errand);
-        let mut reader = Reader::new(&nonce, batch.compose());
+        let script = batch.compose();
+        if shared.show_scripts {
+            (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text: script.as_str().into() });
+        }
+        let mut reader = Reader::new(&nonce, script);
         let request = sudo::request(&identity, login, &nonce);
         let Some(session) = &mut self.session else {
             return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));
@@ -466,14 +501,15 @@ impl Going<'_> {
 
     /// When an execution must have ended, beyond all deadlines on the host; and how long that is.
     fn deadline_of(&self, errand: &Errand<'_>) -> (Deadline, Duration) {
-        let limit = self.visit.shared.limits.execution;
+        // Beyond the deadlines on the host, so that those are seen to act.
+        let limit = self.visit.shared.limits.execution + Duration::from_secs(10);
         let Some(segment) = errand.segment else {
             let wait = if errand.calm { Duration::from_secs(LOCK_SECONDS.into()) } else { Duration::ZERO };
             return (self.hasty.within(limit + wait), limit + wait);
         };
         let own = segment.pieces.iter().filter(|p| matches!(p.work, Work::Step(_)) && p.seconds != STEP_SECONDS);
         let own: u64 = own.map(|p| u64::from(p.seconds)).sum();
-        let limit = limit + Duration::from_secs(own + u64::from(LOCK_SECONDS) + 10);
+        let limit = limit + Duration::from_secs(own + u64::from(LOCK_SECONDS));
         (self.deadline.within(limit), limit)
     }
 
@@ -579,9 +615,11 @@ fn ended(ending: &Ending) -> Problem {
             format!("{holder} is changing this host, and wasn't done after {LOCK_SECONDS} s"),
             Some("let it finish, then run it again"),
         ),
-        Ending::Unlockable(why) => {
-            ("lock", format!("nothing was changed, since no lock can be taken: {why}"), Some("make it so, then run it again"))
-        }
+        Ending::Unlockable(why) => (
+            "lock",
+            format!("nothing was changed, since no lock can be taken: {why}"),
+            Some("make it so, then run it again"),
+        ),
         _ => (FailureKind::Lost.name(), "the host's shell ended in the middle".to_owned(), None),
     };
     Problem { kind, message, hint: hint.map(str::to_owned) }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 /// Does `work` for each item on at most `threads` threads. Whatever it sends reaches `sink` on this thread, in the order
 /// of arrival. Work that panics is told by its index and the panic's message, and the others go on.
-pub fn each<T: Sync, E: Send>(
+pub(super) fn each<T: Sync, E: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T, &(dyn Fn(E) + Sync)) + Sync,
@@ -22,7 +22,10 @@ pub fn each<T: Sync, E: Send>(
             scope.spawn(move || {
                 // A receiver that is gone means that the run has ended: nobody is left to be told.
                 let send = |event| drop(sender.send(event));
-                while let Some((at, item)) = { let i = next.fetch_add(1, Ordering::Relaxed); items.get(i).map(|t| (i, t)) } {
+                while let Some((at, item)) = {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(i).map(|t| (i, t))
+                } {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(item, &send))) {
                         let text = panic.downcast_ref::<String>().map(String::as_str);
                         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

@@ -4,7 +4,7 @@ use crate::playbook::Size;
 
 /// The sizes of a play's batches. Sizes are taken in turn and the last repeats; a percentage is of all hosts of the
 /// play, rounded down, and at least one host. No size means one batch of all.
-pub fn batches(hosts: usize, serial: &[Size]) -> Vec<usize> {
+pub(super) fn batches(hosts: usize, serial: &[Size]) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut left = hosts;
     let mut at = 0;
@@ -34,7 +34,7 @@ fn share(hosts: usize, percent: f64) -> usize {
 
 /// Whether a batch lost so many of its hosts that the run stops: more than this percentage, or all of them where none
 /// is set.
-pub fn over(lost: usize, batch: usize, max_fail_percentage: Option<f64>) -> bool {
+pub(super) fn over(lost: usize, batch: usize, max_fail_percentage: Option<f64>) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "a number of hosts is small")]
     match max_fail_percentage {
         Some(limit) => lost as f64 * 100.0 > limit * batch as f64,

@@ -67,7 +67,31 @@ pub fn run(shared: &Shared, plays: &[Play], options: Options, sink: &mut dyn FnM
     for play in plays {
         ledger.play(shared, play, options, sink);
     }
-    let mut finished = ledger.finish(options, shared.interrupted.load(Ordering::Relaxed));
+    let mut finished = ledger.finish(options.detailed_exitcode, shared.interrupted.load(Ordering::Relaxed));
+    finished.time = started.elapsed();
+    finished
+}
+
+/// Visits hosts without a play, each in its own way.
+pub fn survey<T: Sync>(
+    shared: &Shared,
+    forks: usize,
+    hosts: &[T],
+    name: impl Fn(&T) -> Arc<str> + Sync,
+    visit: impl Fn(&T, &(dyn Fn(Event) + Sync)) -> HostEvent + Sync,
+    sink: &mut dyn FnMut(Event),
+) -> RunFinished {
+    let mut ledger = Ledger::default();
+    let started = Instant::now();
+    let work = |host: &T, send: &(dyn Fn(Event) + Sync)| send(Event::Host(Box::new(visit(host, send))));
+    let panicked = |at: usize, message| Event::Host(Box::new(host_event("", name(&hosts[at]), HostStatus::Failed, Some(bug(message)))));
+    pool::each(forks, hosts, work, panicked, |event| {
+        if let Event::Host(event) = &event {
+            ledger.close(event);
+        }
+        sink(event);
+    });
+    let mut finished = ledger.finish(false, shared.interrupted.load(Ordering::Relaxed));
     finished.time = started.elapsed();
     finished
 }
@@ -128,13 +152,21 @@ impl Ledger {
                     Some(limit) => format!("over max_fail_percentage: {limit}"),
                     None => "all of it".to_owned(),
                 };
-                self.stopped = Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
+                self.stopped =
+                    Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
             }
         }
     }
 
     /// Visits the hosts of one batch. Gives how many of them were lost.
-    fn batch(&mut self, shared: &Shared, play: &Play, batch: &[&Host], options: Options, sink: &mut dyn FnMut(Event)) -> usize {
+    fn batch(
+        &mut self,
+        shared: &Shared,
+        play: &Play,
+        batch: &[&Host],
+        options: Options,
+        sink: &mut dyn FnMut(Event),
+    ) -> usize {
         let visit = |host: &&Host, send: &(dyn Fn(Told) + Sync)| {
             let events = |event| send(Told::Event(event));
             let visit = Visit {
@@ -151,13 +183,8 @@ impl Ledger {
             send(Told::End(Box::new(event), machine));
         };
         let panicked = |at: usize, message: String| {
-            let problem = Problem {
-                kind: "internal",
-                message: format!("netplay itself failed: {message}"),
-                hint: Some("please report it".to_owned()),
-            };
             let host = batch[at].target.host.as_str().into();
-            Told::End(Box::new(host_event(play, host, HostStatus::Failed, Some(problem))), None)
+            Told::End(Box::new(host_event(&play.name, host, HostStatus::Failed, Some(bug(message)))), None)
         };
         let mut lost = 0;
         pool::each(options.forks, batch, visit, panicked, |told| match told {
@@ -212,7 +239,7 @@ impl Ledger {
 
     fn pass_over(&mut self, play: &Play, host: Arc<str>, why: &str, sink: &mut dyn FnMut(Event)) {
         let problem = Problem { kind: "skipped", message: why.to_owned(), hint: None };
-        let event = host_event(play, host, HostStatus::Skipped, Some(problem));
+        let event = host_event(&play.name, host, HostStatus::Skipped, Some(problem));
         self.close(&event);
         sink(Event::Host(Box::new(event)));
     }
@@ -226,7 +253,7 @@ impl Ledger {
         }
     }
 
-    fn finish(self, options: Options, interrupted: bool) -> RunFinished {
+    fn finish(self, detailed: bool, interrupted: bool) -> RunFinished {
         let any = |s: HostStatus| self.hosts.values().any(|t| t.status == s);
         let failed = any(HostStatus::Failed) || (self.held_back && !interrupted);
         let reboot = self.hosts.values().any(|t| t.reboot_pending);
@@ -235,7 +262,7 @@ impl Ledger {
             (_, true, true) => 6,
             (_, false, true) => 4,
             (_, true, false) => 2,
-            _ if options.detailed_exitcode && (self.pending || reboot) => 3,
+            _ if detailed && (self.pending || reboot) => 3,
             _ => 0,
         };
         RunFinished {
@@ -249,9 +276,14 @@ impl Ledger {
     }
 }
 
-fn host_event(play: &Play, host: Arc<str>, status: HostStatus, error: Option<Problem>) -> HostEvent {
+fn bug(message: String) -> Problem {
+    let hint = Some("please report it".to_owned());
+    Problem { kind: "internal", message: format!("netplay itself failed: {message}"), hint }
+}
+
+fn host_event(play: &str, host: Arc<str>, status: HostStatus, error: Option<Problem>) -> HostEvent {
     HostEvent {
-        play: play.name.clone(),
+        play: play.into(),
         host,
         status,
         executions: 0,

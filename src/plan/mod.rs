@@ -596,11 +596,10 @@ impl Plan {
     }
 
     fn why_handler(&self, h: usize) -> String {
-        let mut by: Vec<String> = self.called[h].iter().map(|&i| self.item(i).address.to_string()).collect();
-        if let Some(run) = self.owed.get(&h).filter(|run| **run != *self.run) {
-            by.push(format!("owed by run {run}"));
-        }
-        by.join(", ")
+        let by: Vec<&str> = self.called[h].iter().map(|&i| &*self.item(i).address).collect();
+        let owed = self.owed.get(&h).filter(|run| **run != *self.run);
+        let notified = (!by.is_empty()).then(|| format!("notified by {}", by.join(", ")));
+        notified.into_iter().chain(owed.map(|run| format!("owed by run {run}"))).collect::<Vec<_>>().join(", ")
     }
 
     /// Handlers that nobody called are no outcome; those that stay owed are told.

@@ -253,7 +253,7 @@ fn a_changed_one_costs_two_with_its_handler() {
     let handlers = vec![Fake { act: true, ..Fake::new("h") }, Fake { act: true, ..Fake::new("i") }];
     let resources = vec![Fake::new("a").after("c").notify("h"), Fake::new("b").notify("i"), Fake::new("c")];
     let mut plan = plan(resources, handlers, Policy::default());
-    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Ok, c=Changed, h=Changed (fake:a)");
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Ok, c=Changed, h=Changed (notified by fake:a)");
     assert_eq!(host.log, ["c", "owe fake:h", "a", "h", "settle fake:h"]);
     assert_eq!(host.executions, 2);
 }
@@ -267,7 +267,7 @@ fn check_foretells_and_touches_nothing() {
     let seen = drive(&mut plan, &mut host);
     assert_eq!(
         seen,
-        "a=WouldChange, b=Ok, s=WouldChange (can't be known before fake:a has changed), h=WouldChange (fake:a)"
+        "a=WouldChange, b=Ok, s=WouldChange (can't be known before fake:a has changed), h=WouldChange (notified by fake:a)"
     );
     assert_eq!((host.executions, host.log.len()), (1, 0));
 }
@@ -320,7 +320,7 @@ fn users_have_executions_of_their_own() {
     let resources = vec![root(Fake::new("a")), Fake::new("b").after("a"), root(Fake::new("c").after("b").notify("h"))];
     let handlers = vec![Fake { act: true, ..Fake::new("h") }];
     let mut plan = plan(resources, handlers, Policy::default());
-    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Changed, c=Changed, h=Changed (fake:c)");
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Changed, c=Changed, h=Changed (notified by fake:c)");
     assert_eq!(host.log, ["a", "b", "owe fake:h", "c", "h", "settle fake:h"]);
 }
 

@@ -1,0 +1,281 @@
+//! The command line: its options and nothing else.
+
+use crate::commands;
+use crate::report::{ColorChoice, Output, Verbosity, errors};
+use crate::transport::HostKeyChecking;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Declarative, agentless configuration of the network of AI and HPC clusters.
+#[derive(Debug, Parser)]
+#[command(name = "netplay", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring the hosts to the state that the playbooks describe
+    ///
+    /// Exit codes: 0 done, or nothing to do; 1 an error of the command line, the inventory or a playbook, and nothing
+    /// was touched; 2 a host failed; 4 a host was unreachable; 6 both; 3 with --detailed-exitcode, changes or a reboot
+    /// are pending; 130 interrupted.
+    Apply(Apply),
+    /// Check inventory and playbooks, all that can be known without a host
+    Validate(Plays),
+    /// Print the graph of a host's resources, for Graphviz
+    Graph(Graph),
+    /// Print the inventory as it is understood
+    Inventory(Inventory),
+    /// Print what is to be known of the hosts
+    Facts(Facts),
+    /// Run a command on the hosts, identical output folded
+    Run(Run),
+}
+
+/// Where the hosts are.
+#[derive(Debug, Args)]
+pub struct Hosts {
+    /// Inventory: a file, a folder, a program that answers --list, or a list with a comma in it (`n1,`); repeatable
+    #[arg(short, long = "inventory", value_name = "INV", required = true)]
+    pub inventory: Vec<String>,
+    /// Only these hosts: names, globs, groups, `a:&b`, `a:!b`, hostlists
+    #[arg(short, long, value_name = "PATTERN")]
+    pub limit: Option<String>,
+    /// Set a variable; repeatable: `key=value`, `@file`, or a JSON mapping
+    #[arg(short, long = "extra-vars", value_name = "K=V")]
+    pub extra_vars: Vec<String>,
+    /// How much is told: -v also what was left out, -vv also the scripts that run
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+    /// Tell only what failed
+    #[arg(short, long)]
+    quiet: bool,
+    /// Colours
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+}
+
+/// How hosts are reached.
+#[derive(Debug, Args)]
+pub struct Reach {
+    /// How many hosts are visited at once
+    #[arg(short, long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub forks: u16,
+    /// Seconds that an execution on a host may take, beside the `timeout` of its resources
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub timeout: u32,
+    /// Login name, unless the inventory has one
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Private key, unless the inventory has one
+    #[arg(long, value_name = "FILE")]
+    pub private_key: Option<PathBuf>,
+    /// Ask for the login password
+    #[arg(short = 'k', long)]
+    pub ask_pass: bool,
+    /// Ask for sudo's password
+    #[arg(short = 'K', long)]
+    pub ask_become_pass: bool,
+    /// How host keys are checked
+    #[arg(long, value_name = "HOW")]
+    pub host_key_checking: Option<KeyChecking>,
+    /// Where events go: human, ndjson; repeatable, each with =FILE for a file
+    #[arg(long, value_name = "FORMAT[=FILE]")]
+    pub output: Vec<String>,
+}
+
+/// Hosts and playbooks.
+#[derive(Debug, Args)]
+pub struct Plays {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// Playbooks, done in this order
+    #[arg(required = true, value_name = "PLAYBOOK")]
+    pub playbooks: Vec<PathBuf>,
+    /// Only resources with one of these tags
+    #[arg(short, long, value_name = "TAGS", value_delimiter = ',')]
+    pub tags: Vec<String>,
+    /// All but resources with one of these tags
+    #[arg(long, value_name = "TAGS", value_delimiter = ',')]
+    pub skip_tags: Vec<String>,
+}
+
+/// `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Hosts and playbooks.
+    #[command(flatten)]
+    pub plays: Plays,
+    /// How hosts are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Change nothing, tell what would change
+    #[arg(short = 'C', long)]
+    pub check: bool,
+    /// Show how files would change, or change
+    #[arg(short = 'D', long)]
+    pub diff: bool,
+    /// Exit with 3 when changes are pending (with --check), or a reboot
+    #[arg(long)]
+    pub detailed_exitcode: bool,
+}
+
+/// `graph`.
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// Hosts and playbooks.
+    #[command(flatten)]
+    pub plays: Plays,
+    /// Whose graph; the first host's of each play if it isn't given
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+}
+
+/// `inventory`.
+#[derive(Debug, Args)]
+pub struct Inventory {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// As JSON, as `ansible-inventory --list` prints it (the default)
+    #[arg(long, group = "what")]
+    pub list: bool,
+    /// The groups as a tree
+    #[arg(long, group = "what")]
+    pub graph: bool,
+    /// The variables of one host
+    #[arg(long, value_name = "HOST", group = "what")]
+    pub host: Option<String>,
+}
+
+/// `facts`.
+#[derive(Debug, Args)]
+pub struct Facts {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// How they are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// How they are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Run it as root, by sudo
+    #[arg(short, long = "become")]
+    pub become_: bool,
+    /// The command: one word is run by sh, several are a command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// `--color`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// `--host-key-checking`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum KeyChecking {
+    /// Only hosts whose key is in known_hosts
+    Yes,
+    /// The keys of unknown hosts are stored, changed ones refused
+    AcceptNew,
+    /// Any key is taken
+    No,
+}
+
+impl From<KeyChecking> for HostKeyChecking {
+    fn from(how: KeyChecking) -> HostKeyChecking {
+        match how {
+            KeyChecking::Yes => HostKeyChecking::Yes,
+            KeyChecking::AcceptNew => HostKeyChecking::AcceptNew,
+            KeyChecking::No => HostKeyChecking::No,
+        }
+    }
+}
+
+impl Hosts {
+    /// Colours.
+    pub fn color(&self) -> ColorChoice {
+        match self.color {
+            Color::Auto => ColorChoice::Auto,
+            Color::Always => ColorChoice::Always,
+            Color::Never => ColorChoice::Never,
+        }
+    }
+
+    /// How much is told.
+    pub fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, 0) => Verbosity::Normal,
+            (_, 1) => Verbosity::Verbose,
+            _ => Verbosity::Scripts,
+        }
+    }
+}
+
+impl Reach {
+    /// The outputs.
+    ///
+    /// # Errors
+    /// A format that isn't there.
+    pub fn outputs(&self) -> Result<Vec<Output>, crate::error::Error> {
+        self.output.iter().map(|o| o.parse()).collect()
+    }
+}
+
+/// Runs the program.
+pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let argv: Vec<OsString> = argv.into_iter().collect();
+    let cli = match Cli::try_parse_from(&argv) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // `--help` and `--version` are no errors; a reader that has gone away is none either.
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    let (result, color) = match &cli.command {
+        Command::Apply(args) => (commands::apply::run(args, &argv), args.plays.hosts.color()),
+        Command::Validate(args) => (commands::validate::run(args), args.hosts.color()),
+        Command::Graph(args) => (commands::graph::run(args), args.plays.hosts.color()),
+        Command::Inventory(args) => (commands::inventory::run(args), args.hosts.color()),
+        Command::Facts(args) => (commands::facts::run(args), args.hosts.color()),
+        Command::Run(args) => (commands::run::run(args), args.hosts.color()),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(found) => {
+            errors(&found, color);
+            ExitCode::from(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

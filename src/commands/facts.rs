@@ -1,0 +1,21 @@
+//! `netplay facts`: what is to be known of the hosts.
+
+use super::survey;
+use crate::cli;
+use crate::error::Errors;
+use crate::event::Event;
+use crate::facts;
+use crate::playbook::Become;
+use crate::resource::Inquiry;
+
+/// Asks and prints.
+///
+/// # Errors
+/// What is wrong before a host is reached.
+pub fn run(args: &cli::Facts) -> Result<u8, Errors> {
+    let inquiry = Inquiry::new(facts::questions());
+    survey::ask("facts", &args.hosts, &args.reach, &Become::default(), &inquiry, &|host, answers| {
+        let (facts, _) = facts::read(answers);
+        (Event::Facts { host: host.clone(), facts }, true)
+    })
+}

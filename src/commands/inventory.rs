@@ -1,0 +1,38 @@
+//! `netplay inventory`: the inventory as it is understood.
+
+use super::{limited, load_inventory, usage, warn};
+use crate::cli;
+use crate::error::{Error, Errors, nearest};
+use crate::inventory::to_text;
+use crate::report;
+use std::path::Path;
+
+/// Prints it.
+///
+/// # Errors
+/// What is wrong in the inventory; a host that it doesn't know.
+pub fn run(args: &cli::Inventory) -> Result<u8, Errors> {
+    let inventory = load_inventory(&args.hosts)?;
+    // As ansible-inventory does, what lies in the working folder counts as beside the playbook.
+    let (inventory, warnings) = inventory.with_playbook_dir(Path::new("."))?;
+    warn(&warnings, &args.hosts);
+    let text = if let Some(name) = &args.host {
+        let Some(host) = inventory.host(name) else {
+            let known: Vec<&str> = inventory.hosts().map(|h| &**inventory.name(h)).collect();
+            let error = Error::usage(format!("the inventory has no host `{name}`"));
+            return Err(match nearest(name, known) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("netplay inventory --graph shows all"),
+            }
+            .into());
+        };
+        to_text(&inventory.to_host_json(host))
+    } else if args.graph {
+        inventory.to_graph(None).map_err(usage)?
+    } else {
+        let only = args.hosts.limit.is_some().then(|| limited(&inventory, &args.hosts)).transpose()?;
+        to_text(&inventory.to_list_json(only.as_deref()))
+    };
+    report::print(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,147 @@
+//! One file a subcommand, and what several of them need.
+
+pub mod apply;
+pub mod facts;
+pub mod graph;
+pub mod inventory;
+mod plays;
+pub mod run;
+mod survey;
+pub mod validate;
+
+use crate::cli::{Hosts, Reach};
+use crate::engine::batch::Folders;
+use crate::engine::host::{Limits, Shared};
+use crate::error::{Error, Errors};
+use crate::inventory::{HostId, Inventory, Options, Warning, argument};
+use crate::playbook::{Context, Extra, Variables};
+use crate::report;
+use crate::transport::{self, Carriers, Defaults, Gate, Password, Secret, Target};
+use crate::yaml::Node;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How many handshakes may be under way at once, over all hosts: at 50 a machine of two cores times out.
+const HANDSHAKES: usize = 16;
+
+/// Reads the inventory and tells its warnings.
+fn load_inventory(args: &Hosts) -> Result<Inventory, Errors> {
+    let (inventory, warnings) = Inventory::load(&args.inventory, &Options::default())?;
+    warn(&warnings, args);
+    Ok(inventory)
+}
+
+fn warn(warnings: &[Warning], args: &Hosts) {
+    for warning in warnings {
+        report::warning(&warning.to_string(), args.color());
+    }
+}
+
+/// The inventory with what lies beside a playbook (or in the working folder), and the variables of the command line.
+fn context(inventory: &Inventory, args: &Hosts, folder: &Path) -> Result<Arc<Context>, Errors> {
+    let extra = Extra::parse(args.extra_vars.iter().map(String::as_str))?;
+    let (inventory, warnings) = inventory.with_playbook_dir(folder)?;
+    warn(&warnings, args);
+    Ok(Context::new(inventory, extra, folder))
+}
+
+/// The hosts that `--limit` leaves of all.
+fn limited(inventory: &Inventory, args: &Hosts) -> Result<Vec<HostId>, Errors> {
+    let all = argument("hosts", "all");
+    let limit = args.limit.as_ref().map(|l| argument("--limit", l));
+    let selection = inventory.select(&all, limit.as_ref(), None).map_err(usage)?;
+    warn(&selection.warnings, args);
+    Ok(selection.hosts)
+}
+
+fn usage(error: Error) -> Errors {
+    error.into()
+}
+
+/// The user's own files and what the command line says about connections; asks for passwords.
+fn defaults(reach: &Reach) -> Result<Defaults, Errors> {
+    let mut defaults = Defaults::load()?;
+    defaults.user.clone_from(&reach.user);
+    defaults.private_key.clone_from(&reach.private_key);
+    defaults.host_key_checking = reach.host_key_checking.map(Into::into);
+    if reach.ask_pass {
+        defaults.password = Some(prompt("SSH password: ")?);
+    }
+    if reach.ask_become_pass {
+        let default = if defaults.password.is_some() { " (empty: the SSH password)" } else { "" };
+        let typed = prompt(&format!("sudo password{default}: "))?;
+        defaults.become_password = match &defaults.password {
+            Some(login) if typed.is_empty() => Some(login.clone()),
+            _ => Some(typed),
+        };
+    }
+    Ok(defaults)
+}
+
+fn prompt(text: &str) -> Result<Password, Errors> {
+    let typed = rpassword::prompt_password(text).map_err(|e| {
+        Error::usage(format!("can't ask for a password: {e}"))
+            .hint("without a terminal, set ansible_password or ansible_become_password in the inventory")
+    })?;
+    Ok(Password::typed(Secret::new(typed)))
+}
+
+/// How a host is reached.
+fn target(name: &str, variables: &Variables, defaults: &Defaults) -> Result<Target, Errors> {
+    let lookup = |name: &str| look(variables, name);
+    Ok(Target::from_variables(name, &lookup, defaults)?)
+}
+
+/// A variable of the connection, rendered.
+fn look(variables: &Variables, name: &str) -> Result<Option<Node>, Error> {
+    variables.get(name).map_err(|errors| errors.0.into_iter().next().unwrap_or_else(|| Error::usage("unknown error")))
+}
+
+/// What all visits share.
+fn shared(reach: &Reach, show_scripts: bool) -> Result<Shared, Errors> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    catch_signals(&interrupted)?;
+    let run = run_id();
+    let execution = Duration::from_secs(reach.timeout.into());
+    Ok(Shared {
+        transport: Box::new(Carriers::new(transport::Limits::default())),
+        gate: Gate::new(HANDSHAKES),
+        limits: Limits { execution, ..Limits::default() },
+        folders: Folders::default(),
+        holder: format!("run {run} of {}", whence()),
+        run,
+        show_scripts,
+        interrupted,
+    })
+}
+
+/// The first signal lets running steps finish; a second one ends the program at once.
+fn catch_signals(interrupted: &Arc<AtomicBool>) -> Result<(), Errors> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        // The order matters: the flag is looked at before it is set.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())
+            .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
+            .map_err(|e| Error::usage(format!("can't catch signals: {e}")))?;
+    }
+    Ok(())
+}
+
+/// A run's id: the time it began, and a few random digits that keep two of one second apart.
+fn run_id() -> Arc<str> {
+    let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let mut random = [0; 2];
+    // Without them two runs of one second share an id, which only names them.
+    let _ = getrandom::fill(&mut random);
+    format!("{now}-{:02x}{:02x}", random[0], random[1]).into()
+}
+
+/// `user@machine` of this process, for others that wait for the lock.
+fn whence() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let clean = |text: &str| text.trim().replace(|c: char| c.is_control(), "");
+    format!("{}@{}", clean(&user), clean(&machine))
+}

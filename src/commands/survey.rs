@@ -1,0 +1,90 @@
+//! Asking all hosts the same, without a play: what `facts` and `run` do.
+
+use super::{context, defaults, limited, load_inventory, look, shared, target};
+use crate::cli::{Hosts, Reach};
+use crate::engine::host::{Site, Visit};
+use crate::engine::run::survey;
+use crate::error::Errors;
+use crate::event::{Event, RunStarted};
+use crate::plan::Policy;
+use crate::playbook::{Become, HostPlay, Variables};
+use crate::report::Reporters;
+use crate::resource::{Answers, Inquiry};
+use crate::transport::{Defaults, Identity, Target, become_from_variables};
+use std::path::Path;
+use std::sync::Arc;
+
+struct Place<'d> {
+    target: Target,
+    variables: Variables,
+    defaults: &'d Defaults,
+}
+
+impl Site for Place<'_> {
+    fn with_facts(&self, _: &serde_json::Value) -> Result<HostPlay, String> {
+        Ok(HostPlay::default())
+    }
+
+    fn identity(&self, keywords: &Become) -> Result<Identity, String> {
+        let lookup = |name: &str| look(&self.variables, name);
+        let user = keywords.user.as_deref();
+        become_from_variables(&lookup, Some(keywords.enabled), user, self.defaults).map_err(|e| e.to_string())
+    }
+
+    fn knows_handler(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// Asks the hosts and tells what `event` makes of the answers. Gives the exit code; an event of a host that says that
+/// it failed counts.
+pub(super) fn ask(
+    command: &'static str,
+    hosts: &Hosts,
+    reach: &Reach,
+    keywords: &Become,
+    inquiry: &Inquiry,
+    event: &(dyn Fn(&Arc<str>, &Answers) -> (Event, bool) + Sync),
+) -> Result<u8, Errors> {
+    let inventory = load_inventory(hosts)?;
+    let outputs = reach.outputs()?;
+    let defaults = defaults(reach)?;
+    let context = context(&inventory, hosts, Path::new("."))?;
+    let mut places = Vec::new();
+    for id in limited(&context.inventory, hosts)? {
+        let variables = context.variables(id);
+        let target = target(context.inventory.name(id), &variables, &defaults)?;
+        places.push(Place { target, variables, defaults: &defaults });
+    }
+    let shared = shared(reach, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
+    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
+    let mut sink = |event: Event| reporters.event(&event);
+    sink(Event::RunStarted(RunStarted { run: shared.run.clone(), check: false, diff: false, command }));
+    let visit = |place: &Place<'_>, send: &(dyn Fn(Event) + Sync)| {
+        let visit = Visit {
+            shared: &shared,
+            target: &place.target,
+            site: place,
+            play: command.into(),
+            policy: Policy::default(),
+            keywords: keywords.clone(),
+            events: send,
+        };
+        let (mut told, answers) = visit.ask(inquiry);
+        let host: Arc<str> = place.target.host.as_str().into();
+        if let Some(answers) = answers {
+            let (event, good) = event(&host, &answers);
+            send(event);
+            if !good {
+                told.status = crate::event::HostStatus::Failed;
+            }
+        }
+        told
+    };
+    let name = |place: &Place<'_>| -> Arc<str> { place.target.host.as_str().into() };
+    let finished = survey(&shared, reach.forks.into(), &places, name, visit, &mut sink);
+    let code = finished.exit_code;
+    sink(Event::RunFinished(Box::new(finished)));
+    reporters.finish()?;
+    Ok(code)
+}
