@@ -1,18 +1,18 @@
 //! How a play goes through its hosts: batches, and when too many have failed. Pure.
 
-use crate::playbook::Size;
+use crate::playbook::Batch;
 
 /// The sizes of a play's batches. Sizes are taken in turn and the last repeats; a percentage is of all hosts of the
 /// play, rounded down, and at least one host. No size means one batch of all.
-pub(super) fn batches(hosts: usize, serial: &[Size]) -> Vec<usize> {
+pub(super) fn batches(hosts: usize, serial: &[Batch]) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut left = hosts;
     let mut at = 0;
     while left > 0 {
         let size = match serial.get(at).or(serial.last()) {
             None => left,
-            Some(Size::Count(n)) => (*n).max(1),
-            Some(Size::Percent(p)) => share(hosts, *p).max(1),
+            Some(Batch::Hosts(n)) => (*n).max(1),
+            Some(Batch::Percent(p)) => share(hosts, *p).max(1),
         };
         sizes.push(size.min(left));
         left -= size.min(left);
@@ -48,13 +48,13 @@ mod tests {
 
     #[test]
     fn ramps() {
-        use Size::{Count, Percent};
+        use Batch::{Hosts, Percent};
         assert_eq!(batches(10, &[]), [10]);
-        assert_eq!(batches(10, &[Count(3)]), [3, 3, 3, 1]);
-        assert_eq!(batches(100, &[Count(1), Percent(10.0), Percent(50.0)]), [1, 10, 50, 39]);
+        assert_eq!(batches(10, &[Hosts(3)]), [3, 3, 3, 1]);
+        assert_eq!(batches(100, &[Hosts(1), Percent(10.0), Percent(50.0)]), [1, 10, 50, 39]);
         assert_eq!(batches(3, &[Percent(10.0)]), [1, 1, 1]);
-        assert_eq!(batches(0, &[Count(3)]), [0; 0]);
-        assert_eq!(batches(2, &[Count(0)]), [1, 1]);
+        assert_eq!(batches(0, &[Hosts(3)]), [0; 0]);
+        assert_eq!(batches(2, &[Hosts(0)]), [1, 1]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::event::{
     Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, RunStarted, Status, Warning,
 };
 use crate::plan::Policy;
-use crate::playbook::{Become, HostPlay, Size};
+use crate::playbook::{Become, HostPlay, Batch};
 use crate::transport::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub struct Play {
     /// Its hosts, in the order in which they are visited.
     pub hosts: Vec<Host>,
     /// The sizes of its batches.
-    pub serial: Vec<Size>,
+    pub serial: Vec<Batch>,
     /// How many of a batch may be lost.
     pub max_fail_percentage: Option<f64>,
     /// What holds for its resources.

@@ -1,0 +1,76 @@
+//! `netplay apply`: bring the hosts to the state that the playbooks describe.
+
+use super::{defaults, plays, shared};
+use crate::cli;
+use crate::engine::run::{Options, run as carry_out};
+use crate::error::Errors;
+use crate::event::{Event, HostStatus, RunFinished};
+use crate::hostlist;
+use crate::report::{Reporters, Verbosity};
+use crate::shell::quote;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// Applies, or with `--check` tells what would be done.
+///
+/// # Errors
+/// Everything that can be found wrong before the first connection.
+pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
+    let programme = plays::load(&args.plays)?;
+    let outputs = args.reach.outputs()?;
+    let defaults = Arc::new(defaults(&args.reach)?);
+    let plays = plays::stage(&programme, &defaults, args.check)?;
+    let hosts = &args.plays.hosts;
+    let shared = shared(&args.reach, hosts.verbosity() >= Verbosity::Scripts)?;
+    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
+    let options = Options {
+        forks: args.reach.forks.into(),
+        check: args.check,
+        diff: args.diff,
+        detailed_exitcode: args.detailed_exitcode,
+    };
+    let mut finished = carry_out(&shared, &plays, options, &mut |event| reporters.event(&event));
+    finished.again = again(&finished, argv);
+    let code = finished.exit_code;
+    reporters.event(&Event::RunFinished(Box::new(finished)));
+    reporters.finish()?;
+    Ok(code)
+}
+
+/// The command line that does the hosts again that aren't done.
+fn again(finished: &RunFinished, argv: &[OsString]) -> Option<String> {
+    let done = |s: HostStatus| matches!(s, HostStatus::Ok | HostStatus::Changed);
+    let left: Vec<&str> = finished.hosts.iter().filter(|(_, t)| !done(t.status)).map(|(name, _)| &**name).collect();
+    if left.is_empty() {
+        return None;
+    }
+    let mut words: Vec<String> = Vec::new();
+    let mut given = argv.iter().map(|word| word.to_string_lossy().into_owned()).peekable();
+    while let Some(word) = given.next() {
+        match word.as_str() {
+            "-l" | "--limit" => drop(given.next()),
+            w if w.starts_with("--limit=") || (w.starts_with("-l") && !w.starts_with("--") && w.len() > 2) => {}
+            _ => words.push(word),
+        }
+    }
+    words.extend(["--limit".to_owned(), hostlist::fold(left.iter().copied())]);
+    Some(words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::HostTotal;
+
+    #[test]
+    fn the_hosts_that_failed_are_done_again() {
+        let total = |status| HostTotal { status, resources: Default::default(), reboot_pending: false, executions: 1 };
+        let hosts = [("n1", HostStatus::Ok), ("n2", HostStatus::Failed), ("n3", HostStatus::Unreachable)];
+        let hosts = hosts.map(|(name, status)| (name.into(), total(status))).into();
+        let finished = RunFinished { hosts, ..RunFinished::default() };
+        let argv: Vec<OsString> =
+            ["netplay", "apply", "-i", "my inv", "--limit", "n[1-3]", "-lx", "site.yaml"].map(Into::into).into();
+        assert_eq!(again(&finished, &argv).unwrap(), "netplay apply -i 'my inv' site.yaml --limit 'n[2-3]'");
+        assert_eq!(again(&RunFinished::default(), &argv), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! Playbooks and hosts together: what `apply`, `validate` and `graph` begin with. All hosts of all plays are rendered
+//! here, before the first connection.
+
+use super::{context, load_inventory, look, target, warn};
+use crate::cli;
+use crate::engine::host::Site;
+use crate::engine::run;
+use crate::error::{Error, Errors};
+use crate::graph;
+use crate::inventory::{HostId, argument};
+use crate::plan::Policy;
+use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Tags, Variables};
+use crate::transport::{Defaults, Identity, Target, become_from_variables};
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+/// How many errors are told before the rest is only counted.
+const TOLD: usize = 20;
+
+/// A play with its hosts and the context that it is rendered in.
+pub(super) struct Cast {
+    /// The play.
+    pub(super) play: Arc<Play>,
+    /// Its hosts.
+    pub(super) hosts: Vec<HostId>,
+    /// What it is rendered in.
+    pub(super) context: Arc<Context>,
+}
+
+/// The playbooks' plays with their hosts, and the tags that were asked for.
+pub(super) struct Programme {
+    /// The plays, in their order.
+    pub(super) casts: Vec<Cast>,
+    /// Which resources are wanted.
+    pub(super) tags: Arc<Tags>,
+}
+
+/// Loads playbooks and inventory and finds the hosts of each play.
+pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
+    let mut errors = Vec::new();
+    let mut books = Vec::new();
+    for path in &args.playbooks {
+        match Playbook::load(path) {
+            Ok(book) => books.push(book),
+            Err(found) => errors.extend(found.0),
+        }
+    }
+    let inventory = match load_inventory(&args.hosts) {
+        Ok(inventory) if errors.is_empty() => inventory,
+        Ok(_) => return Err(Errors(errors)),
+        Err(found) => {
+            errors.extend(found.0);
+            return Err(Errors(errors));
+        }
+    };
+    let known: HashSet<Arc<str>> = books.iter().flat_map(Playbook::tags).collect();
+    let tags = Arc::new(Tags::new(&args.tags, &args.skip_tags, &known)?);
+    let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
+    let mut casts = Vec::new();
+    for book in books {
+        let context = context(&inventory, &args.hosts, book.dir())?;
+        for play in book.plays {
+            let found = play.hosts(&context).and_then(|pattern| {
+                context.inventory.select(&pattern, limit.as_ref(), None).map_err(Errors::from)
+            });
+            match found {
+                Ok(selection) => {
+                    warn(&selection.warnings, &args.hosts);
+                    casts.push(Cast { play: Arc::new(play), hosts: selection.hosts, context: context.clone() });
+                }
+                Err(found) => errors.extend(found.0),
+            }
+        }
+    }
+    if errors.is_empty() { Ok(Programme { casts, tags }) } else { Err(told(errors)) }
+}
+
+/// Each error once, and not more of them than can be read.
+fn told(errors: Vec<Error>) -> Errors {
+    let mut seen = HashSet::new();
+    let mut kept: Vec<Error> = Vec::new();
+    for error in errors {
+        if seen.insert(error.to_string()) {
+            kept.push(error);
+        }
+    }
+    let more = kept.len().saturating_sub(TOLD);
+    kept.truncate(TOLD);
+    if more > 0 {
+        kept.push(Error::usage(format!("and {more} more errors")));
+    }
+    Errors(kept)
+}
+
+/// A play rendered for one of its hosts.
+pub(super) struct Part {
+    /// The host's variables in this play.
+    pub(super) variables: Variables,
+    /// The play, as far as it can be known without facts.
+    pub(super) play: HostPlay,
+}
+
+impl Cast {
+    /// Renders the play for all of its hosts and checks each host's graph.
+    pub(super) fn render(&self, tags: &Tags) -> Result<Vec<Part>, Errors> {
+        let one = |host: &HostId| -> Result<Part, Errors> {
+            let variables = self.play.variables(&self.context, *host)?;
+            let play = self.play.render(&variables, tags, None)?;
+            graph::build(&play).map_err(Errors)?;
+            Ok(Part { variables, play })
+        };
+        let rendered: Vec<Result<Part, Errors>> = self.hosts.par_iter().map(one).collect();
+        let (mut parts, mut errors) = (Vec::with_capacity(rendered.len()), Vec::new());
+        for part in rendered {
+            match part {
+                Ok(part) => parts.push(part),
+                Err(found) => errors.extend(found.0),
+            }
+        }
+        if errors.is_empty() { Ok(parts) } else { Err(told(errors)) }
+    }
+}
+
+/// Where a play's host is: what the engine asks of it.
+struct Stage {
+    play: Arc<Play>,
+    tags: Arc<Tags>,
+    variables: Variables,
+    defaults: Arc<Defaults>,
+    handlers: Arc<HashMap<HostId, HashSet<Arc<str>>>>,
+}
+
+impl Site for Stage {
+    fn with_facts(&self, facts: &serde_json::Value) -> Result<HostPlay, String> {
+        self.play.render(&self.variables, &self.tags, Some(facts)).map_err(|e| told(e.0).to_string())
+    }
+
+    fn identity(&self, keywords: &Become) -> Result<Identity, String> {
+        identity(&self.variables, keywords, &self.defaults).map_err(|e| e.to_string())
+    }
+
+    fn knows_handler(&self, address: &str) -> bool {
+        self.handlers.get(&self.variables.host()).is_some_and(|known| known.contains(address))
+    }
+}
+
+fn identity(variables: &Variables, keywords: &Become, defaults: &Defaults) -> Result<Identity, Error> {
+    let lookup = |name: &str| look(variables, name);
+    become_from_variables(&lookup, Some(keywords.enabled), keywords.user.as_deref(), defaults)
+}
+
+/// Renders everything and finds out how each host is reached: what the engine needs, and nothing is left that could
+/// only be found wrong after the first connection, but for what depends on facts.
+pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool) -> Result<Vec<run::Play>, Errors> {
+    let mut errors = Vec::new();
+    let mut rendered = Vec::new();
+    for cast in &programme.casts {
+        match cast.render(&programme.tags) {
+            Ok(parts) => rendered.push(parts),
+            Err(found) => errors.extend(found.0),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(told(errors));
+    }
+    let mut handlers = HashMap::<HostId, HashSet<Arc<str>>>::new();
+    for (cast, parts) in programme.casts.iter().zip(&rendered) {
+        for (host, part) in cast.hosts.iter().zip(parts) {
+            if !part.play.handlers.is_empty() {
+                handlers.entry(*host).or_default().extend(part.play.handlers.iter().map(|h| h.address.clone()));
+            }
+        }
+    }
+    let handlers = Arc::new(handlers);
+    let mut targets = HashMap::<(usize, HostId), Target>::new();
+    let mut plays = Vec::new();
+    for (cast, parts) in programme.casts.iter().zip(rendered) {
+        let settings = cast.play.settings(&cast.context)?;
+        let policy = Policy { check, stop_on_error: cast.play.stop_on_error, risk_accepted: cast.play.confirm_none };
+        let mut hosts = Vec::with_capacity(parts.len());
+        for Part { variables, play } in parts {
+            let host = variables.host();
+            let name = cast.context.inventory.name(host).clone();
+            let key = (Arc::as_ptr(&cast.context) as usize, host);
+            let found = match targets.get(&key) {
+                Some(known) => Ok(known.clone()),
+                None => target(&name, &variables, defaults),
+            };
+            let users = play.resources.iter().chain(&play.handlers).map(|i| &i.become_).chain([&settings.become_]);
+            let checked = users.map(|k| identity(&variables, k, defaults)).find_map(Result::err);
+            match (found, checked) {
+                (Err(found), _) => errors.extend(found.0),
+                (_, Some(error)) => errors.push(error),
+                (Ok(found), None) => {
+                    targets.insert(key, found.clone());
+                    let site = Stage {
+                        play: cast.play.clone(),
+                        tags: programme.tags.clone(),
+                        variables,
+                        defaults: defaults.clone(),
+                        handlers: handlers.clone(),
+                    };
+                    hosts.push(run::Host { target: found, play: Mutex::new(play), site: Box::new(site) });
+                }
+            }
+        }
+        plays.push(run::Play {
+            name: cast.play.name.clone(),
+            hosts,
+            serial: settings.serial,
+            max_fail_percentage: settings.max_fail_percentage,
+            policy,
+            keywords: settings.become_,
+            resources: cast.play.len(),
+        });
+    }
+    if errors.is_empty() { Ok(plays) } else { Err(told(errors)) }
+}
