@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, helpers included")]
 
+mod architecture;
 mod cases;

@@ -1,0 +1,241 @@
+//! What became of a segment: its steps, then the probe that closes it.
+
+use super::{Applied, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
+use crate::error::Error;
+use crate::event::{Problem, Status};
+use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble};
+use std::collections::BTreeMap;
+
+impl Plan {
+    /// Takes in what became of a segment's steps. The probe that closes the segment is absorbed after it.
+    pub fn settle(&mut self, segment: &Segment, ran: &BTreeMap<u32, Ran>) {
+        let n = self.play.resources.len();
+        // What was owed is noted on the host now, whatever became of those that owe it.
+        for piece in &segment.pieces {
+            if let (Work::Owe(owed), Some(Ran::Yes(output))) = (&piece.work, ran.get(&piece.id))
+                && output.code == 0
+                && let Some(h) = self.play.handlers.iter().position(|i| *i.address == *owed.address)
+            {
+                self.owed.insert(h, owed.run.clone());
+            }
+        }
+        for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
+            let pieces: Vec<&Piece> = segment.pieces.iter().filter(|p| p.owner == Some(i)).collect();
+            self.settle_item(i, &pieces, segment, ran);
+        }
+        // A change makes the knowledge of all other users old, and some of what is known stale.
+        self.fresh.clear();
+        for i in 0..self.slots.len() {
+            let applied = |j: &usize| matches!(self.slots[*j].now, Now::Applied(_));
+            let stale = match (&self.slots[i].now, self.item(i).resource.stale_after()) {
+                (Now::Finished { .. } | Now::Applied(_), _) => false,
+                _ if i >= n => true,
+                (Now::NotYet(_), _) | (_, Stale::AnyDependency) => self.ancestors(i).iter().any(applied),
+                (_, Stale::Claims(claims)) => self.claimants(&claims).iter().any(applied),
+                (_, Stale::Never) => false,
+            };
+            self.slots[i].stale |= stale;
+        }
+    }
+
+    /// Takes a segment back that was not run, since the host is no longer as it was probed.
+    pub fn retract(&mut self, segment: &Segment) {
+        let n = self.play.resources.len();
+        for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
+            self.slots[i] = Slot { now: Now::Unprobed, stale: true };
+        }
+        self.fresh.clear();
+    }
+
+    pub(super) fn settle_item(&mut self, i: usize, pieces: &[&Piece], segment: &Segment, ran: &BTreeMap<u32, Ran>) {
+        let n = self.play.resources.len();
+        let before = match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
+            Now::Ready(before) => *before,
+            other => {
+                self.slots[i].now = other;
+                return;
+            }
+        };
+        let mut outputs = Vec::new();
+        let mut unknown = None;
+        for piece in pieces {
+            match ran.get(&piece.id) {
+                Some(Ran::Yes(output)) if output.code == 0 => outputs.push(output.clone()),
+                Some(Ran::Yes(output)) => {
+                    let trouble = step_trouble(output, piece.seconds);
+                    if i >= n {
+                        self.because_of_segment(i - n, segment);
+                    }
+                    return self.fail_with(i, "step", trouble, before);
+                }
+                Some(Ran::Skipped) if outputs.is_empty() => return self.skipped(i, piece, segment, ran, before),
+                Some(Ran::Skipped) => unknown = Some("one of its steps did not run".to_owned()),
+                Some(Ran::Unknown(why)) => unknown = Some(why.clone()),
+                None => unknown = Some("the session ended before it was done".to_owned()),
+            }
+            if unknown.is_some() {
+                break;
+            }
+        }
+        let mut changed = true;
+        if self.item(i).resource.action() && unknown.is_none() {
+            match self.item(i).resource.changed(&outputs) {
+                Ok(verdict) => changed = verdict,
+                Err(error) => return self.fail_with(i, "expression", trouble_of(&error), before),
+            }
+        }
+        if changed {
+            for &h in &self.graph.notify[i] {
+                self.called[h].insert(i);
+            }
+        }
+        self.slots[i].now = Now::Applied(Box::new(Applied { before, changed, unknown }));
+    }
+
+    pub(super) fn because_of_segment(&mut self, h: usize, segment: &Segment) {
+        let by: Vec<usize> = self.notifiers(h).filter(|i| segment.resources.contains(i)).collect();
+        self.called[h].extend(by);
+    }
+
+    /// A step did not run because one that it hangs on failed: tells which, or that a handler wasn't called after all.
+    pub(super) fn skipped(&mut self, i: usize, piece: &Piece, segment: &Segment, ran: &BTreeMap<u32, Ran>, before: Assessment) {
+        let failed = |id: &u32| !matches!(ran.get(id), Some(Ran::Yes(o)) if o.code == 0);
+        let culprit = piece.all.iter().find(|id| failed(id)).and_then(|id| segment.pieces.iter().find(|p| p.id == *id));
+        match culprit.map(|p| (&p.work, p.owner, p.id)) {
+            Some((Work::Owe(owed), _, id)) => {
+                let why = match ran.get(&id) {
+                    Some(Ran::Yes(output)) => output.complaint(),
+                    _ => "it did not run".to_owned(),
+                };
+                let message = format!(
+                    "nothing was changed, since it can't be noted that `{}` has to run after it: {why}",
+                    owed.title
+                );
+                self.fail_with(
+                    i,
+                    "state",
+                    Trouble::new(message).hint("/var/lib/netplay must be writable on the host"),
+                    before,
+                );
+            }
+            Some((_, Some(owner), _)) => {
+                let cause = match &self.slots[owner].now {
+                    Now::Finished { cause: Some(cause), .. } => *cause,
+                    _ => owner,
+                };
+                let because = self.because(cause);
+                self.finish(i, Outcome::of(i, Status::Skipped).because(because), Some(cause), false);
+            }
+            _ if self.is_handler(i) => {
+                // None of those that notify it succeeded.
+                self.slots[i].now = Now::Ready(Box::new(before));
+                self.slots[i].stale = true;
+            }
+            _ => self.fail_with(i, "unknown", Trouble::new("its step did not run"), before),
+        }
+    }
+
+    /// Judges what was applied by the probe that followed.
+    pub(super) fn verify(&mut self, i: usize, applied: Applied, reading: Result<Reading<Assessment>, Trouble>) {
+        let Applied { before, changed, unknown } = applied;
+        let after = match reading {
+            Ok(Reading::State(after)) => after,
+            Ok(Reading::NotYet(why)) | Err(why) => {
+                let kind = if unknown.is_some() { "unknown" } else { "verify" };
+                return self.fail_with(i, kind, why, before);
+            }
+        };
+        let mut warnings = before.warnings.clone();
+        warnings.extend(after.warnings.iter().filter(|w| !before.warnings.contains(w)).cloned());
+        let because = self.is_handler(i).then(|| self.why_handler(i - self.play.resources.len()));
+        if let Some(why) = unknown {
+            let action = self.item(i).resource.action();
+            if action || !after.remaining.is_empty() {
+                let seen = if action { "whether it ran can't be told".to_owned() } else { differs(&after.remaining) };
+                let trouble = Trouble::new(format!("{why}: {seen}")).hint("run it again");
+                return self.fail_with(i, "unknown", trouble, before);
+            }
+            warnings.push(format!("{why}, but it is as wanted now"));
+        }
+        let later = |c: &Change| c.effect != Effect::Now;
+        if let Some(now) =
+            Some(after.remaining.iter().filter(|c| !later(c)).cloned().collect::<Vec<_>>()).filter(|r| !r.is_empty())
+        {
+            let mut trouble = Trouble::new(differs(&now));
+            trouble.hint = after.obstacle.as_ref().and_then(|o| o.trouble.hint.clone());
+            return self.fail_with(i, "verify", trouble, Assessment { warnings, changes: now, ..before });
+        }
+        if let Some(obstacle) = after.obstacle.as_ref().or(before.obstacle.as_ref().filter(|o| o.partly)) {
+            let trouble = obstacle.trouble.clone();
+            return self.fail_with(i, "obstacle", trouble, Assessment { warnings, ..before });
+        }
+        let status = match (changed, after.remaining.iter().chain(&before.changes).any(later)) {
+            (_, true) => Status::RebootPending,
+            (true, false) => Status::Changed,
+            (false, false) => Status::Ok,
+        };
+        let outcome =
+            Outcome { changes: before.changes, files: before.files, warnings, because, ..Outcome::of(i, status) };
+        let verified = !self.item(i).resource.action();
+        self.finish(i, outcome, None, verified);
+    }
+
+    /// What was found or made as wanted must still be so when the host is probed again.
+    pub(super) fn recheck(&mut self, i: usize, reading: Result<Reading<Assessment>, Trouble>) {
+        if let Ok(Reading::State(a)) = reading
+            && a.remaining.iter().any(|c| c.effect == Effect::Now)
+        {
+            let message =
+                format!("it was as wanted, then something else in this play changed it: {}", differs(&a.remaining));
+            let trouble = Trouble::new(message)
+                .hint("two resources of the play work against each other, or one needs an `after`");
+            self.fail_with(i, "verify", trouble, a);
+        }
+    }
+
+    /// The session is gone for good: what was under way is unknown, what is left is not done.
+    pub fn abandon(&mut self, problem: &Problem) {
+        for i in 0..self.play.resources.len() + self.play.handlers.len() {
+            match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
+                Now::Applied(applied) => {
+                    let trouble = Trouble::new(format!("not verified: {}", problem.message)).hint("run it again");
+                    self.fail_with(i, "unknown", trouble, applied.before);
+                }
+                done @ Now::Finished { .. } => self.slots[i].now = done,
+                _ if self.is_handler(i) && self.called[i - self.play.resources.len()].is_empty() => {}
+                _ => self.finish(i, Outcome::of(i, Status::Skipped).because(problem.message.clone()), None, false),
+            }
+        }
+    }
+}
+
+/// `mtu: wanted 9000, got 1500`.
+pub(super) fn differs(changes: &[Change]) -> String {
+    let show = |v: &serde_json::Value| match v {
+        serde_json::Value::Null => "absent".to_owned(),
+        serde_json::Value::String(s) => s.clone(),
+        other => other.to_string(),
+    };
+    let one = |c: &Change| format!("{}: wanted {}, got {}", c.field, show(&c.to), show(&c.from));
+    changes.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn step_trouble(output: &Output, seconds: u32) -> Trouble {
+    let said = output.complaint();
+    let tail: Vec<&str> = said.lines().rev().take(20).collect();
+    let said = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+    match output.code {
+        124 | 137 | 143 => {
+            let message =
+                format!("it was ended, most likely by its deadline of {seconds} s (exit code {})", output.code);
+            let message = if said.is_empty() { message } else { format!("{message}: {said}") };
+            Trouble::new(message).hint("give the resource a longer `timeout`, or find out why it hangs")
+        }
+        code if said.is_empty() => Trouble::new(format!("exit code {code}, and it said nothing")),
+        code => Trouble::new(format!("exit code {code}: {said}")),
+    }
+}
+
+fn trouble_of(error: &Error) -> Trouble {
+    Trouble::new(error.to_string())
+}
