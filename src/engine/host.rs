@@ -447,7 +447,10 @@ impl Going<'_> {
         let (deadline, limit) = self.deadline_of(errand);
         let script = batch.compose();
         if shared.show_scripts {
-            (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text: script.as_str().into() });
+            (self.visit.events)(Event::Script {
+                host: self.visit.target.host.as_str().into(),
+                text: script.as_str().into(),
+            });
         }
         let mut reader = Reader::new(&nonce, script);
         let request = sudo::request(&identity, login, &nonce);

@@ -6,3 +6,6 @@ mod pool;
 pub mod reader;
 mod rolling;
 pub mod run;
+
+#[cfg(test)]
+mod tests;

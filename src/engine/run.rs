@@ -6,7 +6,7 @@ use crate::event::{
     Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, RunStarted, Status, Warning,
 };
 use crate::plan::Policy;
-use crate::playbook::{Become, HostPlay, Batch};
+use crate::playbook::{Batch, Become, HostPlay};
 use crate::transport::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -84,7 +84,9 @@ pub fn survey<T: Sync>(
     let mut ledger = Ledger::default();
     let started = Instant::now();
     let work = |host: &T, send: &(dyn Fn(Event) + Sync)| send(Event::Host(Box::new(visit(host, send))));
-    let panicked = |at: usize, message| Event::Host(Box::new(host_event("", name(&hosts[at]), HostStatus::Failed, Some(bug(message)))));
+    let panicked = |at: usize, message| {
+        Event::Host(Box::new(host_event("", name(&hosts[at]), HostStatus::Failed, Some(bug(message)))))
+    };
     pool::each(forks, hosts, work, panicked, |event| {
         if let Event::Host(event) = &event {
             ledger.close(event);

@@ -11,7 +11,7 @@ use crate::event::{Problem, Status};
 use crate::graph::Graph;
 use crate::playbook::{HostPlay, Item};
 use crate::resource::{
-    Answers, Assessment, Change, Effect, FileDiff, Need, Output, Question, Reading, Risk, Stale, Step, Trouble,
+    Answers, Assessment, Change, FileDiff, Need, Output, Question, Reading, Risk, Stale, Step, Trouble,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

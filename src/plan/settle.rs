@@ -98,7 +98,14 @@ impl Plan {
     }
 
     /// A step did not run because one that it hangs on failed: tells which, or that a handler wasn't called after all.
-    pub(super) fn skipped(&mut self, i: usize, piece: &Piece, segment: &Segment, ran: &BTreeMap<u32, Ran>, before: Assessment) {
+    pub(super) fn skipped(
+        &mut self,
+        i: usize,
+        piece: &Piece,
+        segment: &Segment,
+        ran: &BTreeMap<u32, Ran>,
+        before: Assessment,
+    ) {
         let failed = |id: &u32| !matches!(ran.get(id), Some(Ran::Yes(o)) if o.code == 0);
         let culprit = piece.all.iter().find(|id| failed(id)).and_then(|id| segment.pieces.iter().find(|p| p.id == *id));
         match culprit.map(|p| (&p.work, p.owner, p.id)) {

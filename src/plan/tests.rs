@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Error;
 use crate::graph;
 use crate::playbook::{Become, Reference};
 use crate::resource::spec::Spec;

@@ -1,0 +1,387 @@
+//! Runs over a transport whose hosts are shells of this machine, with a folder each, and whose sessions break where a
+//! test wants it.
+
+use super::batch::Folders;
+use super::host::{Limits, Shared, Site};
+use super::run::{Host, Options, Play, run};
+use crate::error::Error;
+use crate::event::{Event, HostStatus, Status};
+use crate::plan::Policy;
+use crate::playbook::{Become, HostPlay, Item, Reference};
+use crate::resource::probes::small::SmallFile;
+use crate::resource::spec::Spec;
+use crate::resource::{Answers, Change, Claim, Key, Question, Reading, Resource, Stale, Step, Trouble};
+use crate::shell::Script;
+use crate::source::{Source, Span};
+use crate::transport::fake::{Fake, Fault};
+use crate::transport::{Carrier, Failure, FailureKind, Gate, HostKeyChecking, Identity, Target};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A file that is to hold a word, written by a step that also counts itself.
+#[derive(Debug, Clone)]
+struct Word {
+    path: String,
+    wanted: &'static str,
+    /// Shell text run before it is written.
+    first: String,
+    act: bool,
+    panics: bool,
+    stale: bool,
+}
+
+impl Resource for Word {
+    type State = Option<String>;
+    const TYPE: &'static str = "word";
+    const SUMMARY: &'static str = "";
+    const KEYS: &'static [Key] = &[];
+    const EXAMPLE: &'static str = "";
+    fn parse(spec: &Spec<'_>) -> Result<Word, Error> {
+        Err(Error::playbook(&spec.node.span, "only made by hand"))
+    }
+    fn identity(&self) -> String {
+        self.path.clone()
+    }
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new("path", &self.path)]
+    }
+    fn stale_after(&self) -> Stale {
+        if self.stale { Stale::AnyDependency } else { Stale::Never }
+    }
+    fn probe(&self) -> Vec<Question> {
+        vec![SmallFile::ask(&self.path)]
+    }
+    fn read(&self, answers: &Answers) -> Result<Reading<Option<String>>, Trouble> {
+        assert!(!self.panics, "it is broken");
+        Ok(Reading::State(answers.get::<SmallFile>(&self.path)?.value()?))
+    }
+    fn diff(&self, now: &Option<String>) -> Vec<Change> {
+        if now.as_deref() == Some(self.wanted) { vec![] } else { vec![Change::now("word", now.clone(), self.wanted)] }
+    }
+    fn apply(&self, _: &Option<String>) -> Vec<Step> {
+        let script = Script::new().set("p", &self.path).set("w", self.wanted).user(&self.first);
+        vec![Step::Run(script.line("echo x >>\"$p.count\"; printf '%s\\n' \"$w\" >\"$p.new\" && mv \"$p.new\" \"$p\""))]
+    }
+    fn action(&self) -> bool {
+        self.act
+    }
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    fake: Fake,
+}
+
+struct Seen {
+    events: Vec<Event>,
+    finished: crate::event::RunFinished,
+}
+
+fn word(folder: &Path, name: &str) -> Word {
+    let path = folder.join(name).display().to_string();
+    Word { path, wanted: "up", first: String::new(), act: false, panics: false, stale: false }
+}
+
+fn item(word: Word, line: usize) -> Item {
+    Item {
+        address: format!("word:{}", Path::new(&word.path).file_name().unwrap().to_str().unwrap()).into(),
+        title: None,
+        place: Span::at(&Source::new("t.yaml", ""), line, 1, 1),
+        resource: Arc::new(word),
+        after: vec![],
+        before: vec![],
+        notify: vec![],
+        become_: Become::default(),
+        ignore_errors: false,
+        timeout: None,
+        no_log: false,
+    }
+}
+
+fn refer(name: &str) -> Vec<Reference> {
+    vec![Reference { name: name.into(), place: Span::start(&Source::new("t.yaml", "")) }]
+}
+
+struct Here;
+impl Site for Here {
+    fn with_facts(&self, _: &serde_json::Value) -> Result<HostPlay, String> {
+        Err("no facts here".into())
+    }
+    fn identity(&self, _: &Become) -> Result<Identity, String> {
+        Ok(Identity::Login)
+    }
+    fn knows_handler(&self, _: &str) -> bool {
+        false
+    }
+}
+
+impl World {
+    fn new() -> World {
+        World { folder: tempfile::tempdir().unwrap(), fake: Fake::new("/bin/sh") }
+    }
+
+    fn dir(&self, host: &str) -> std::path::PathBuf {
+        let dir = self.folder.path().join(host);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn read(&self, host: &str, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.dir(host).join(name)).ok()
+    }
+
+    fn shared(&self, host: &str) -> Shared {
+        let dir = self.dir(host);
+        let path = |name: &str| dir.join(name).display().to_string();
+        Shared {
+            transport: Box::new(self.fake.clone()),
+            gate: Gate::new(4),
+            limits: Limits { execution: Duration::from_secs(20), ..Limits::default() },
+            folders: Folders { state: path("lib"), run: path("run") },
+            run: "r1".into(),
+            holder: "run r1 of me".into(),
+            show_scripts: false,
+            interrupted: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    fn host(&self, name: &str, play: HostPlay) -> Host {
+        let user = if std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
+            "root"
+        } else {
+            "me"
+        };
+        let target = Target {
+            host: name.into(),
+            carrier: Carrier::Local,
+            address: name.into(),
+            port: 22,
+            user: user.into(),
+            password: None,
+            identities: vec![],
+            identities_only: false,
+            agent: None,
+            host_key_checking: HostKeyChecking::No,
+            known_hosts: vec![],
+            host_key_alias: None,
+            jumps: vec![],
+            proxy_command: None,
+            connect_timeout: None,
+            keepalive: (0, 0),
+        };
+        Host { target, play: Mutex::new(play), site: Box::new(Here) }
+    }
+
+    fn play(&self, hosts: Vec<Host>) -> Play {
+        Play {
+            name: "p".into(),
+            hosts,
+            serial: vec![],
+            max_fail_percentage: None,
+            policy: Policy::default(),
+            keywords: Become::default(),
+            resources: 1,
+        }
+    }
+
+    fn run(&self, shared: &Shared, plays: &[Play]) -> Seen {
+        let mut events = Vec::new();
+        let options = Options { forks: 8, check: false, diff: false, detailed_exitcode: false };
+        let finished = run(shared, plays, options, &mut |e| events.push(e));
+        Seen { events, finished }
+    }
+
+    fn one(&self, play: HostPlay) -> Seen {
+        self.run(&self.shared("n1"), &[self.play(vec![self.host("n1", play)])])
+    }
+}
+
+impl Seen {
+    fn status(&self, name: &str) -> Status {
+        let found = self.events.iter().find_map(|e| match e {
+            Event::Resource(r) if &*r.address == format!("word:{name}") => Some(r.status),
+            _ => None,
+        });
+        found.unwrap_or_else(|| panic!("nothing of {name}: {:?}", self.events))
+    }
+
+    fn host(&self, name: &str) -> &crate::event::HostEvent {
+        self.events
+            .iter()
+            .find_map(|e| match e {
+                Event::Host(h) if &*h.host == name => Some(&**h),
+                _ => None,
+            })
+            .unwrap()
+    }
+
+    fn text(&self) -> String {
+        format!("{:?}", self.events)
+    }
+}
+
+fn play(resources: Vec<Item>, handlers: Vec<Item>) -> HostPlay {
+    HostPlay { resources, handlers, ..HostPlay::default() }
+}
+
+/// Two words, of which one notifies a handler that counts itself.
+fn usual(world: &World, host: &str) -> HostPlay {
+    let dir = world.dir(host);
+    let mut a = item(word(&dir, "a"), 1);
+    a.notify = refer("word:h");
+    let handler = Word { act: true, ..word(&dir, "h") };
+    play(vec![a, item(word(&dir, "b"), 2)], vec![item(handler, 3)])
+}
+
+#[test]
+fn executions_are_counted() {
+    let world = World::new();
+    let seen = world.one(usual(&world, "n1"));
+    assert_eq!((seen.status("a"), seen.status("b")), (Status::Changed, Status::Changed), "{}", seen.text());
+    assert_eq!((seen.finished.exit_code, seen.host("n1").executions), (0, 2), "{}", seen.text());
+    assert_eq!(world.fake.seen("n1").executions.len(), 2);
+    assert_eq!(world.read("n1", "h.count").unwrap(), "x\n");
+    let seen = world.one(usual(&world, "n1"));
+    assert_eq!((seen.status("a"), seen.host("n1").executions), (Status::Ok, 1));
+    assert_eq!(world.fake.seen("n1").executions.len(), 3);
+    assert_eq!(world.read("n1", "h.count").unwrap(), "x\n");
+    assert_eq!(world.fake.seen("n1").connects, 2);
+}
+
+#[test]
+fn a_broken_change_is_unknown_and_the_next_run_mends_it() {
+    // Where the session breaks doesn't matter: no half-written file, the handler runs in the end, and a session that
+    // comes back in the same visit settles what was left open.
+    let whole = {
+        let world = World::new();
+        world.one(usual(&world, "n1"));
+        world.fake.seen("n1").executions[1].1.len()
+    };
+    let cuts: Vec<(Option<usize>, Option<usize>)> =
+        (0..12).map(|i| (Some(whole * i / 12), None)).chain((0..24).map(|i| (None, Some(i * 13)))).collect();
+    for (cut_upload, cut_download) in cuts {
+        let world = World::new();
+        world.fake.fault("n1", Fault { execution: 2, cut_upload, cut_download, ..Fault::default() });
+        let seen = world.one(usual(&world, "n1"));
+        let at = format!("{cut_upload:?} {cut_download:?}: {}", seen.text());
+        for name in ["a", "b"] {
+            let there = world.read("n1", name);
+            assert!(there.is_none() || there.as_deref() == Some("up\n"), "{at}");
+            match seen.status(name) {
+                Status::Changed => assert!(there.is_some(), "{at}"),
+                Status::Failed => assert!(seen.finished.exit_code == 2, "{at}"),
+                other => panic!("{other:?} {at}"),
+            }
+        }
+        if cut_upload.is_some() {
+            assert_eq!(world.read("n1", "a.count"), None, "{at}");
+        }
+        world.fake.fault("n1", Fault::default());
+        let again = world.one(usual(&world, "n1"));
+        assert_eq!(again.finished.exit_code, 0, "{at} {}", again.text());
+        assert_eq!((world.read("n1", "a").as_deref(), world.read("n1", "b").as_deref()), (Some("up\n"), Some("up\n")));
+        // Without root's rights nothing can be owed, so the steps that owe it did not run.
+        assert!(world.read("n1", "h.count").is_some(), "{at} {}", again.text());
+        assert_eq!(world.read("n1", "a.count").unwrap(), "x\n", "twice: {at}");
+        let third = world.one(usual(&world, "n1"));
+        assert_eq!(third.host("n1").executions, 1, "{at} {}", third.text());
+    }
+}
+
+#[test]
+fn a_probe_that_breaks_is_tried_once_more() {
+    let world = World::new();
+    world.fake.fault("n1", Fault { execution: 1, cut_download: Some(40), ..Fault::default() });
+    let seen = world.one(usual(&world, "n1"));
+    assert_eq!((seen.finished.exit_code, world.fake.seen("n1").connects), (0, 2), "{}", seen.text());
+    let world = World::new();
+    world.fake.fault("n1", Fault { execution: 0, cut_download: Some(40), ..Fault::default() });
+    let seen = world.one(usual(&world, "n1"));
+    assert_eq!((seen.finished.exit_code, seen.host("n1").status), (2, HostStatus::Failed));
+    assert_eq!(world.read("n1", "a"), None);
+}
+
+#[test]
+fn a_host_that_hangs_or_is_not_there_holds_nobody_up() {
+    let world = World::new();
+    let refused = Failure::new(FailureKind::Connect, "connection refused");
+    world.fake.fault("n1", Fault { hang: true, ..Fault::default() });
+    world.fake.fault("n2", Fault { refuse: Some(refused), ..Fault::default() });
+    let hosts = ["n1", "n2", "n3"].map(|n| world.host(n, usual(&world, n)));
+    let mut shared = world.shared("n3");
+    shared.limits.execution = Duration::from_millis(1);
+    let started = Instant::now();
+    let seen = world.run(&shared, &[world.play(hosts.into())]);
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert_eq!(seen.host("n1").status, HostStatus::Failed, "{}", seen.text());
+    assert_eq!(seen.host("n1").error.as_ref().unwrap().kind, "timeout");
+    assert_eq!((seen.host("n2").status, seen.host("n3").status), (HostStatus::Unreachable, HostStatus::Changed));
+    assert_eq!(seen.finished.exit_code, 6);
+}
+
+#[test]
+fn a_panic_is_one_hosts_failure() {
+    let world = World::new();
+    let broken = |host: &str| play(vec![item(Word { panics: true, ..word(&world.dir(host), "a") }, 1)], vec![]);
+    let hosts = vec![world.host("n1", broken("n1")), world.host("n2", usual(&world, "n2"))];
+    let seen = world.run(&world.shared("n2"), &[world.play(hosts)]);
+    assert_eq!((seen.host("n1").status, seen.host("n2").status), (HostStatus::Failed, HostStatus::Changed));
+    assert!(seen.host("n1").error.as_ref().unwrap().message.contains("it is broken"));
+    assert_eq!(seen.finished.exit_code, 2);
+}
+
+#[test]
+fn batches_stop_when_all_of_one_fail() {
+    let world = World::new();
+    let fails =
+        |host: &str| play(vec![item(Word { first: "exit 3".into(), ..word(&world.dir(host), "a") }, 1)], vec![]);
+    let hosts = ["n1", "n2", "n3"].map(|n| world.host(n, fails(n)));
+    let first = Play { serial: vec![crate::playbook::Batch::Hosts(1)], ..world.play(hosts.into()) };
+    let later = world.play(vec![world.host("n4", usual(&world, "n4"))]);
+    let seen = world.run(&world.shared("n4"), &[first, later]);
+    assert_eq!((seen.host("n1").status, seen.host("n2").status), (HostStatus::Failed, HostStatus::Skipped));
+    assert_eq!(seen.host("n4").status, HostStatus::Skipped);
+    assert!(world.read("n2", "a").is_none() && world.read("n4", "a").is_none());
+    assert_eq!(seen.finished.exit_code, 2);
+}
+
+#[test]
+fn values_of_no_log_are_in_no_event() {
+    let world = World::new();
+    let dir = world.dir("n1");
+    let secret = |name: &str, first: &str| Word { wanted: "hunter2", first: first.into(), ..word(&dir, name) };
+    let mut items = vec![item(secret("a", ""), 1), item(secret("b", "echo hunter2; exit 1"), 2)];
+    items.iter_mut().for_each(|i| i.no_log = true);
+    let seen = world.one(play(items, vec![]));
+    assert_eq!((seen.status("a"), seen.status("b")), (Status::Changed, Status::Failed));
+    assert!(!seen.text().contains("hunter2"), "{}", seen.text());
+}
+
+#[test]
+fn two_names_of_one_machine_are_told_and_do_not_undo_each_other() {
+    let world = World::new();
+    let hosts = vec![world.host("n1", usual(&world, "same")), world.host("n2", usual(&world, "same"))];
+    let seen = world.run(&world.shared("same"), &[world.play(hosts)]);
+    assert!(seen.text().contains("are the same machine"), "{}", seen.text());
+    assert_eq!(seen.finished.exit_code, 0, "{}", seen.text());
+    assert_eq!(
+        world.read("same", "a.count").unwrap(),
+        "x\n",
+        "the lock and the generation keep it from being done twice"
+    );
+}
+
+#[test]
+fn a_second_segment_follows_what_the_first_brings_to_light() {
+    let world = World::new();
+    let dir = world.dir("n1");
+    let mut late = item(Word { stale: true, ..word(&dir, "late") }, 2);
+    late.after = refer("word:a");
+    let first = Word { first: format!("echo up >{}", dir.join("late").display()), ..word(&dir, "a") };
+    let seen = world.one(play(vec![item(first, 1), late], vec![]));
+    assert_eq!((seen.status("a"), seen.status("late")), (Status::Changed, Status::Ok), "{}", seen.text());
+    assert_eq!(seen.host("n1").executions, 2);
+    assert_eq!(world.read("n1", "late.count"), None);
+}
