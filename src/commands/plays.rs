@@ -9,8 +9,10 @@ use crate::error::{Error, Errors};
 use crate::graph;
 use crate::inventory::{HostId, argument};
 use crate::plan::Policy;
-use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Tags, Variables};
+use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Settings, Tags, Variables};
+use crate::source::{Source, Span};
 use crate::transport::{Defaults, Identity, Target, become_from_variables};
+use crate::yaml::Node;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,6 +24,8 @@ const TOLD: usize = 20;
 pub(super) struct Cast {
     /// The play.
     pub(super) play: Arc<Play>,
+    /// What holds for it as a whole.
+    settings: Settings,
     /// Its hosts.
     pub(super) hosts: Vec<HostId>,
     /// What it is rendered in.
@@ -54,20 +58,23 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
             return Err(Errors(errors));
         }
     };
-    let known: HashSet<Arc<str>> = books.iter().flat_map(Playbook::tags).collect();
-    let tags = Arc::new(Tags::new(&args.tags, &args.skip_tags, &known)?);
+    let words = |tags: &[String]| tags.to_vec();
+    let (only, skip) = (words(&args.tags), words(&args.skip_tags));
+    let tags = Arc::new(Tags::new(only.iter().map(String::as_str), skip.iter().map(String::as_str)));
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
     let mut casts = Vec::new();
     for book in books {
         let context = context(&inventory, &args.hosts, book.dir())?;
         for play in book.plays {
-            let found = play.hosts(&context).and_then(|pattern| {
-                context.inventory.select(&pattern, limit.as_ref(), None).map_err(Errors::from)
+            let found = play.settings(&context).and_then(|settings| {
+                let selection = context.inventory.select(&settings.hosts, limit.as_ref(), None)?;
+                Ok((settings, selection))
             });
             match found {
-                Ok(selection) => {
+                Ok((settings, selection)) => {
                     warn(&selection.warnings, &args.hosts);
-                    casts.push(Cast { play: Arc::new(play), hosts: selection.hosts, context: context.clone() });
+                    let context = context.clone();
+                    casts.push(Cast { play: Arc::new(play), settings, hosts: selection.hosts, context });
                 }
                 Err(found) => errors.extend(found.0),
             }
@@ -126,6 +133,7 @@ impl Cast {
 struct Stage {
     play: Arc<Play>,
     tags: Arc<Tags>,
+    name: Arc<str>,
     variables: Variables,
     defaults: Arc<Defaults>,
     handlers: Arc<HashMap<HostId, HashSet<Arc<str>>>>,
@@ -133,7 +141,9 @@ struct Stage {
 
 impl Site for Stage {
     fn with_facts(&self, facts: &serde_json::Value) -> Result<HostPlay, String> {
-        self.play.render(&self.variables, &self.tags, Some(facts)).map_err(|e| told(e.0).to_string())
+        let span = Span::start(&Source::new(format!("facts of {}", self.name), String::new()));
+        let facts = Node::from_json(&span, facts);
+        self.play.render(&self.variables, &self.tags, Some(&facts)).map_err(|e| told(e.0).to_string())
     }
 
     fn identity(&self, keywords: &Become) -> Result<Identity, String> {
@@ -176,7 +186,6 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
     let mut targets = HashMap::<(usize, HostId), Target>::new();
     let mut plays = Vec::new();
     for (cast, parts) in programme.casts.iter().zip(rendered) {
-        let settings = cast.play.settings(&cast.context)?;
         let policy = Policy { check, stop_on_error: cast.play.stop_on_error, risk_accepted: cast.play.confirm_none };
         let mut hosts = Vec::with_capacity(parts.len());
         for Part { variables, play } in parts {
@@ -187,7 +196,7 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
                 Some(known) => Ok(known.clone()),
                 None => target(&name, &variables, defaults),
             };
-            let users = play.resources.iter().chain(&play.handlers).map(|i| &i.become_).chain([&settings.become_]);
+            let users = play.resources.iter().chain(&play.handlers).map(|i| &i.become_);
             let checked = users.map(|k| identity(&variables, k, defaults)).find_map(Result::err);
             match (found, checked) {
                 (Err(found), _) => errors.extend(found.0),
@@ -197,6 +206,7 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
                     let site = Stage {
                         play: cast.play.clone(),
                         tags: programme.tags.clone(),
+                        name: name.clone(),
                         variables,
                         defaults: defaults.clone(),
                         handlers: handlers.clone(),
@@ -208,10 +218,9 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
         plays.push(run::Play {
             name: cast.play.name.clone(),
             hosts,
-            serial: settings.serial,
-            max_fail_percentage: settings.max_fail_percentage,
+            serial: cast.settings.serial.clone(),
+            max_fail_percentage: cast.settings.max_fail_percentage,
             policy,
-            keywords: settings.become_,
             resources: cast.play.len(),
         });
     }

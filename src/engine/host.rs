@@ -83,7 +83,7 @@ pub struct Visit<'a> {
     pub play: Arc<str>,
     /// Its policy.
     pub policy: Policy,
-    /// The keywords of the play itself, by which facts are read.
+    /// As whom it is asked where no resource says so: for facts, and without a play.
     pub keywords: Become,
     /// Where events go.
     pub events: &'a (dyn Fn(Event) + Sync),

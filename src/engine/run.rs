@@ -25,8 +25,6 @@ pub struct Play {
     pub max_fail_percentage: Option<f64>,
     /// What holds for its resources.
     pub policy: Policy,
-    /// Its own `become`.
-    pub keywords: Become,
     /// How many resources it lists.
     pub resources: usize,
 }
@@ -177,7 +175,7 @@ impl Ledger {
                 site: &*host.site,
                 play: play.name.clone(),
                 policy: play.policy,
-                keywords: play.keywords.clone(),
+                keywords: Become::default(),
                 events: &events,
             };
             let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));

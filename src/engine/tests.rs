@@ -181,7 +181,6 @@ impl World {
             serial: vec![],
             max_fail_percentage: None,
             policy: Policy::default(),
-            keywords: Become::default(),
             resources: 1,
         }
     }
