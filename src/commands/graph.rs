@@ -19,7 +19,8 @@ pub fn run(args: &cli::Graph) -> Result<u8, Errors> {
     for (number, cast) in programme.casts.iter().enumerate() {
         let inventory = &cast.context.inventory;
         let parts = cast.render(&programme.tags)?;
-        let wanted = |h: &crate::inventory::HostId| args.host.as_ref().is_none_or(|name| **inventory.name(*h) == **name);
+        let wanted =
+            |h: &crate::inventory::HostId| args.host.as_ref().is_none_or(|name| **inventory.name(*h) == **name);
         let Some(at) = cast.hosts.iter().position(wanted) else { continue };
         found = true;
         let title = format!("{} on {}", cast.play.name, inventory.name(cast.hosts[at]));

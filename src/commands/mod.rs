@@ -67,25 +67,25 @@ fn defaults(reach: &Reach) -> Result<Defaults, Errors> {
     defaults.private_key.clone_from(&reach.private_key);
     defaults.host_key_checking = reach.host_key_checking.map(Into::into);
     if reach.ask_pass {
-        defaults.password = Some(prompt("SSH password: ")?);
+        defaults.password = Some(Password::typed(Secret::new(prompt("SSH password: ")?)));
     }
     if reach.ask_become_pass {
         let default = if defaults.password.is_some() { " (empty: the SSH password)" } else { "" };
         let typed = prompt(&format!("sudo password{default}: "))?;
         defaults.become_password = match &defaults.password {
             Some(login) if typed.is_empty() => Some(login.clone()),
-            _ => Some(typed),
+            _ => Some(Password::typed(Secret::new(typed))),
         };
     }
     Ok(defaults)
 }
 
-fn prompt(text: &str) -> Result<Password, Errors> {
-    let typed = rpassword::prompt_password(text).map_err(|e| {
+fn prompt(text: &str) -> Result<String, Errors> {
+    rpassword::prompt_password(text).map_err(|e| {
         Error::usage(format!("can't ask for a password: {e}"))
             .hint("without a terminal, set ansible_password or ansible_become_password in the inventory")
-    })?;
-    Ok(Password::typed(Secret::new(typed)))
+            .into()
+    })
 }
 
 /// How a host is reached.

@@ -102,6 +102,8 @@ fn told(errors: Vec<Error>) -> Errors {
 
 /// A play rendered for one of its hosts.
 pub(super) struct Part {
+    /// The host.
+    pub(super) host: HostId,
     /// The host's variables in this play.
     pub(super) variables: Variables,
     /// The play, as far as it can be known without facts.
@@ -115,7 +117,7 @@ impl Cast {
             let variables = self.play.variables(&self.context, *host)?;
             let play = self.play.render(&variables, tags, None)?;
             graph::build(&play).map_err(Errors)?;
-            Ok(Part { variables, play })
+            Ok(Part { host: *host, variables, play })
         };
         let rendered: Vec<Result<Part, Errors>> = self.hosts.par_iter().map(one).collect();
         let (mut parts, mut errors) = (Vec::with_capacity(rendered.len()), Vec::new());
@@ -133,6 +135,7 @@ impl Cast {
 struct Stage {
     play: Arc<Play>,
     tags: Arc<Tags>,
+    host: HostId,
     name: Arc<str>,
     variables: Variables,
     defaults: Arc<Defaults>,
@@ -151,7 +154,7 @@ impl Site for Stage {
     }
 
     fn knows_handler(&self, address: &str) -> bool {
-        self.handlers.get(&self.variables.host()).is_some_and(|known| known.contains(address))
+        self.handlers.get(&self.host).is_some_and(|known| known.contains(address))
     }
 }
 
@@ -175,10 +178,10 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
         return Err(told(errors));
     }
     let mut handlers = HashMap::<HostId, HashSet<Arc<str>>>::new();
-    for (cast, parts) in programme.casts.iter().zip(&rendered) {
-        for (host, part) in cast.hosts.iter().zip(parts) {
+    for parts in &rendered {
+        for part in parts {
             if !part.play.handlers.is_empty() {
-                handlers.entry(*host).or_default().extend(part.play.handlers.iter().map(|h| h.address.clone()));
+                handlers.entry(part.host).or_default().extend(part.play.handlers.iter().map(|h| h.address.clone()));
             }
         }
     }
@@ -188,8 +191,7 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
     for (cast, parts) in programme.casts.iter().zip(rendered) {
         let policy = Policy { check, stop_on_error: cast.play.stop_on_error, risk_accepted: cast.play.confirm_none };
         let mut hosts = Vec::with_capacity(parts.len());
-        for Part { variables, play } in parts {
-            let host = variables.host();
+        for Part { host, variables, play } in parts {
             let name = cast.context.inventory.name(host).clone();
             let key = (Arc::as_ptr(&cast.context) as usize, host);
             let found = match targets.get(&key) {
@@ -206,6 +208,7 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
                     let site = Stage {
                         play: cast.play.clone(),
                         tags: programme.tags.clone(),
+                        host,
                         name: name.clone(),
                         variables,
                         defaults: defaults.clone(),

@@ -18,7 +18,10 @@ impl Group for Command {
     fn compose(args: &[&str]) -> Vec<Fragment> {
         let fragment = |arg: &&str| {
             let (seconds, text) = arg.split_once(' ').unwrap_or(("", arg));
-            Fragment { script: Script::new().user(text), user: Some(seconds.parse().unwrap_or(crate::plan::STEP_SECONDS)) }
+            Fragment {
+                script: Script::new().user(text),
+                user: Some(seconds.parse().unwrap_or(crate::plan::STEP_SECONDS)),
+            }
         };
         args.iter().map(fragment).collect()
     }
