@@ -36,6 +36,9 @@ impl Site for Place<'_> {
     }
 }
 
+/// Makes an event of what a host answered, and says whether that is good.
+type Judge<'j> = dyn Fn(&Arc<str>, &Answers) -> (Event, bool) + Sync + 'j;
+
 /// Asks the hosts and tells what `event` makes of the answers. Gives the exit code; an event of a host that says that
 /// it failed counts.
 pub(super) fn ask(
@@ -44,7 +47,7 @@ pub(super) fn ask(
     reach: &Reach,
     keywords: &Become,
     inquiry: &Inquiry,
-    event: &(dyn Fn(&Arc<str>, &Answers) -> (Event, bool) + Sync),
+    event: &Judge<'_>,
 ) -> Result<u8, Errors> {
     let inventory = load_inventory(hosts)?;
     let outputs = reach.outputs()?;

@@ -260,7 +260,7 @@ impl Going<'_> {
         }
         let mut moved = 0;
         loop {
-            let next = plan.next();
+            let next = plan.advance();
             self.tell(plan);
             match next {
                 Next::Done => return Ok(()),

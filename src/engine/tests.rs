@@ -200,7 +200,7 @@ impl World {
 impl Seen {
     fn status(&self, name: &str) -> Status {
         let found = self.events.iter().find_map(|e| match e {
-            Event::Resource(r) if &*r.address == format!("word:{name}") => Some(r.status),
+            Event::Resource(r) if *r.address == *format!("word:{name}") => Some(r.status),
             _ => None,
         });
         found.unwrap_or_else(|| panic!("nothing of {name}: {:?}", self.events))

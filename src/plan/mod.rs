@@ -291,7 +291,7 @@ impl Plan {
     }
 
     /// Decides what comes next, and settles what needs no step.
-    pub fn next(&mut self) -> Next {
+    pub fn advance(&mut self) -> Next {
         loop {
             if self.gate.is_none() {
                 self.close_gates();

@@ -214,7 +214,7 @@ fn drive(plan: &mut Plan, host: &mut Host) -> String {
         plan.absorb(&who, &answers);
     }
     loop {
-        match plan.next() {
+        match plan.advance() {
             Next::Done => break,
             Next::Probe(who) => {
                 host.executions += 1;

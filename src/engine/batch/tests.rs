@@ -317,7 +317,7 @@ fn the_last_five_versions_are_kept_elsewhere() {
             .collect();
         kept.sort();
         assert_eq!(kept.len(), 6, "{kept:?}");
-        let last = kept.iter().filter(|n| n.starts_with(&name)).next_back().unwrap();
+        let last = kept.iter().rfind(|n| n.starts_with(&name)).unwrap();
         assert_eq!(std::fs::read_to_string(host.path(&format!("lib/backup/{last}"))).unwrap(), "first");
         assert_eq!(std::fs::read_to_string(host.path("f")).unwrap(), "second");
     }
