@@ -52,11 +52,11 @@ impl Origin for Rendered {
         Key::refused("attr", "run `chattr` by `command` with a guard"),
         Key::refused(
             "trim_blocks",
-            "leave it out: it is on, as in Ansible; a block that ends in `+%}` keeps its newline",
+            "it is on; write `#jinja2: trim_blocks: False` as the first line of the template to turn it off",
         ),
         Key::refused(
             "lstrip_blocks",
-            "leave it out: it is off; a block that begins with `{%-` strips what is before it",
+            "it is off; write `#jinja2: lstrip_blocks: True` as the first line of the template to turn it on",
         ),
         Key::refused("newline_sequence", "leave it out: lines end as they do in the template"),
         Key::refused("output_encoding", "leave it out: files are written in UTF-8"),
