@@ -6,7 +6,7 @@ use crate::resource::{Claim, Need};
 use petgraph::algo::has_path_connecting;
 use petgraph::graphmap::DiGraphMap;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 /// Why one resource comes before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +44,17 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
         graph.edges.add_node(i);
         for claim in item.resource.claims() {
             if let Some(&first) = graph.claims.get(&claim) {
-                let first = &play.resources[first];
-                errors.push(
-                    Error::playbook(
-                        &item.place,
-                        format!("`{}` and `{}` both set the {claim}", first.address, item.address),
-                    )
-                    .also(&first.place, "the other one")
-                    .hint("leave it to one of them, or keep them apart with `when`"),
-                );
+                errors.push(both(&play.resources[first], item, &claim));
             } else {
                 graph.claims.insert(claim, i);
+            }
+        }
+    }
+    for (i, item) in play.resources.iter().enumerate() {
+        let files: BTreeSet<String> = item.resource.claims().into_iter().filter_map(|c| c.within).collect();
+        for whole in files.into_iter().map(|file| Claim::new("path", file)) {
+            if let Some(&other) = graph.claims.get(&whole).filter(|&&other| other != i) {
+                errors.push(both(&play.resources[other.min(i)], &play.resources[other.max(i)], &whole));
             }
         }
     }
@@ -121,6 +121,13 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
         graph.derive(i, &item.resource.needs(), play);
     }
     Ok(graph)
+}
+
+/// That two resources set one thing.
+fn both(first: &Item, second: &Item, claim: &Claim) -> Error {
+    Error::playbook(&second.place, format!("`{}` and `{}` both set the {claim}", first.address, second.address))
+        .also(&first.place, "the other one")
+        .hint("leave it to one of them, or keep them apart with `when`")
 }
 
 impl Graph {
@@ -264,6 +271,11 @@ impl<'p> Names<'p> {
 mod tests {
     use super::*;
     use crate::plan::tests::{Fake, play};
+    use crate::resource::copy::Copy;
+    use crate::resource::ifcfg::Ifcfg;
+    use crate::resource::trial::parse_nodes;
+    use crate::yaml::Node;
+    use std::sync::Arc;
 
     fn names(play: &HostPlay, order: &[usize]) -> String {
         order.iter().map(|&i| play.resources[i].resource.identity()).collect::<Vec<_>>().join(" ")
@@ -302,6 +314,28 @@ mod tests {
             text.contains("both set the fake a") && text.contains("t.yaml:1:1") && text.contains("t.yaml:2:1"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_whole_file_and_a_part_of_it_exclude_each_other() {
+        let at = crate::source::Span::start(&crate::source::Source::new("t", ""));
+        let text = |text: &str| Node::string(&at, text);
+        let ifcfg = |key: &str| {
+            let settings = Node::map(&at, vec![(text(key), text("1"))]);
+            parse_nodes::<Ifcfg>(vec![("interface", text("eth0")), ("settings", settings)]).unwrap()
+        };
+        let dest = "/etc/sysconfig/network-scripts/ifcfg-eth0";
+        let copy = parse_nodes::<Copy>(vec![("dest", text(dest)), ("content", text("x"))]).unwrap();
+        let mut p = play(vec![Fake::new("a"), Fake::new("b"), Fake::new("c")]);
+        p.resources[0].resource = Arc::new(ifcfg("MTU"));
+        p.resources[1].resource = Arc::new(ifcfg("ONBOOT"));
+        assert!(build(&p).is_ok(), "two parts of one file");
+        p.resources[2].resource = Arc::new(copy);
+        let errors = build(&p).unwrap_err();
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        let text = errors[0].to_string();
+        assert!(text.contains(&format!("`fake:a` and `fake:c` both set the path {dest}")), "{text}");
+        assert!(text.contains("t.yaml:3:1"), "{text}");
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn attributes(now: &Found) -> Option<&Attributes> {
     }
 }
 
-fn sum(bytes: &[u8]) -> String {
+pub(super) fn sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).fold("sha256:".to_owned(), |mut out, byte| {
         let _ = write!(out, "{byte:02x}");
         out

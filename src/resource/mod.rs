@@ -18,6 +18,7 @@ mod attributes;
 pub mod command;
 pub mod copy;
 pub mod file;
+pub mod ifcfg;
 pub mod keyfile;
 pub mod managed;
 pub mod mtu;
@@ -135,12 +136,19 @@ pub struct Claim {
     pub kind: &'static str,
     /// Which one.
     pub name: String,
+    /// The file of which it is a part: whoever claims that path claims it too.
+    pub within: Option<String>,
 }
 
 impl Claim {
     /// A claim.
     pub fn new(kind: &'static str, name: impl Into<String>) -> Claim {
-        Claim { kind, name: name.into() }
+        Claim { kind, name: name.into(), within: None }
+    }
+
+    /// A claim of a part of a file, which others may share.
+    pub fn part(kind: &'static str, file: &str, part: &str) -> Claim {
+        Claim { kind, name: format!("{file} {part}"), within: Some(file.to_owned()) }
     }
 }
 
@@ -434,6 +442,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<command::Command>(PhantomData),
     &Of::<copy::Copy>(PhantomData),
     &Of::<file::File>(PhantomData),
+    &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),
     &Of::<template::Template>(PhantomData),

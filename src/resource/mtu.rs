@@ -92,7 +92,7 @@ impl Resource for Mtu {
         let mut needs = Vec::new();
         if self.persist {
             needs.push(Need::After(Claim::new("path", self.ifcfg())));
-            needs.push(Need::After(Claim::new("ifcfg", format!("{} MTU", self.ifcfg()))));
+            needs.push(Need::After(Claim::part("ifcfg", &self.ifcfg(), "MTU")));
         }
         let Some(now) = now else { return needs };
         let mut after = |links: &[Link]| needs.extend(links.iter().map(|l| Need::After(claim(&l.name))));
