@@ -220,6 +220,19 @@ fn logins_that_fail_say_why() {
             session(&with("pw", vec![env(&format!("LAB_KEY_{kind}")).into()], None));
         }
         session(&with("pw", vec![stranger.clone()], Some(env("LAB_PASSWORD"))));
+        let sshd = |line: &str| {
+            host.sh(&format!("echo '{line}' >/etc/ssh/sshd_config.d/a.conf; kill -HUP 1; sleep 0.3"));
+        };
+        sshd("PasswordAuthentication no\nKbdInteractiveAuthentication yes");
+        session(&with("pw", Vec::new(), Some(env("LAB_PASSWORD"))));
+        assert!(login(with("pw", Vec::new(), Some("wrong"))).contains("the password was refused"));
+        assert!(
+            login(with("expired", Vec::new(), Some(env("LAB_PASSWORD")))).contains("has expired and has to be changed")
+        );
+        sshd("AuthenticationMethods publickey,password");
+        session(&with("pw", vec![env("LAB_KEY_RSA").into()], Some(env("LAB_PASSWORD"))));
+        assert!(login(with("pw", vec![env("LAB_KEY_RSA").into()], None)).contains("the host accepts password;"));
+        sshd("");
 
         let mut expired = session(&target(host, "expired"));
         let (exit, talk) = run(&mut *expired, "{ echo never; exit 0; }\n");
@@ -489,6 +502,12 @@ fn much_goes_both_ways() {
         let mut session = session(&target(hosts.first(), "ops"));
         let script = format!("{{ x='{}'; echo ${{#x}}; exit 0; }}\n", "y".repeat(3_000_000));
         assert_eq!(run(&mut *session, &script).1.out, "3000000\n");
+        // Keys are exchanged anew in the middle of it.
+        let host = hosts.first();
+        host.sh("echo RekeyLimit 500K >/etc/ssh/sshd_config.d/a.conf; kill -HUP 1; sleep 0.3");
+        let mut rekeyed = self::session(&target(host, "ops"));
+        assert_eq!(run(&mut *rekeyed, &script).1.out, "3000000\n");
+        assert_eq!(run(&mut *rekeyed, "{ head -c 9000000 /dev/zero; exit 0; }\n").1.out.len(), 9_000_000);
         let (exit, said) =
             run(&mut *session, "{ head -c 20000000 /dev/zero; head -c 5000000 /dev/zero >&2; exit 0; }\n");
         assert_eq!((exit, said.out.len(), said.err.len()), (Ok(Exit::Code(0)), 20_000_000, 5_000_000));

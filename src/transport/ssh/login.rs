@@ -28,13 +28,14 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
         }
     }
     };
-    let methods =
-        link.drive(deadline, |s| s.auth_methods(user).map(str::to_owned)).map_err(|stop| lost(stop, &tried))?;
+    let list = |link: &mut Link| link.drive(deadline, |s| s.auth_methods(user).map(str::to_owned));
+    let mut methods = list(link).map_err(|stop| lost(stop, &tried))?;
     if link.session.authenticated() {
         return Ok(());
     }
-    let accepts = |method: &str| methods.split(',').any(|m| m == method);
-    if accepts("publickey") {
+    let accepts = |methods: &str, method: &str| methods.split(',').any(|m| m == method);
+    let takes_password = |methods: &str| accepts(methods, "password") || accepts(methods, "keyboard-interactive");
+    if accepts(&methods, "publickey") {
         let keys = Keys::of(target);
         let outcome = match &target.agent {
             None => keys.offer(&link.session, &link.socket, None, deadline),
@@ -46,19 +47,27 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
             Ok(false) => {}
             Err(stop) => return Err(lost(stop, &tried)),
         }
+        if !takes_password(&methods) {
+            // A key that was taken may be the first half only (AuthenticationMethods); what is missing is told now.
+            methods = list(link).unwrap_or(methods);
+        }
     }
     let Some(password) = &target.password else {
-        return Err(refused(target, &format!("the host accepts {methods}"), &tried));
+        let hint = "is the user right (ansible_user), and is one of the keys in its authorized_keys? keys are named by \
+                    ansible_ssh_private_key_file or held by an agent; -k asks for a password";
+        let failure = refused(target, &format!("the host accepts {methods}"), &tried);
+        return Err(if failure.hint.is_none() { failure.hint(hint) } else { failure });
     };
-    if !accepts("password") && !accepts("keyboard-interactive") {
+    if !takes_password(&methods) {
         return Err(refused(target, &format!("the host accepts no password, only {methods}"), &tried));
     }
+    let again = "set ansible_password, or type it again with -k";
     let attempt = match password.attempt(deadline) {
         Ok(attempt) => attempt,
         Err(why) => return Err(refused(target, why, &tried)),
     };
     let mut prompter = Prompter { password: attempt.reveal().to_owned(), asked: Vec::new() };
-    let result = if accepts("password") {
+    let result = if accepts(&methods, "password") {
         link.drive(deadline, |s| s.userauth_password(user, &prompter.password))
     } else {
         link.drive(deadline, |s| s.userauth_keyboard_interactive(user, &mut prompter))
@@ -77,7 +86,7 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
             attempt.settle(false);
             Err(match prompter.asked.get(1) {
                 Some(second) => refused(target, &format!("the host asks for more than a password: {second}"), &tried),
-                None => refused(target, "the password was refused", &tried),
+                None => refused(target, "the password was refused", &tried).hint(again),
             })
         }
         Err(stop) => Err(lost(stop, &tried)),
@@ -86,14 +95,13 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
 
 fn refused(target: &Target, why: &str, tried: &[String]) -> Failure {
     let tried = if tried.is_empty() { "nothing to try".to_owned() } else { format!("tried: {}", tried.join(", ")) };
+    let locked = tried.contains("is encrypted");
     let failure = Failure::new(FailureKind::Login, format!("{} isn't let in: {why}; {tried}", target.user));
-    let hint = if tried.contains("is encrypted") {
-        "add the encrypted key to an agent by ssh-add; netplay itself can't ask for passphrases yet"
+    if locked {
+        failure.hint("add the encrypted key to an agent by ssh-add; netplay itself can't ask for passphrases yet")
     } else {
-        "is the user right (ansible_user), and is one of the keys in its authorized_keys? keys are named by \
-         ansible_ssh_private_key_file or held by an agent; -k asks for a password"
-    };
-    failure.hint(hint)
+        failure
+    }
 }
 
 /// The keys to offer, in parts that come one after the other.
@@ -324,7 +332,8 @@ struct Prompter {
 
 impl Prompter {
     fn is_change(&self) -> bool {
-        self.asked.iter().any(|text| text.to_lowercase().contains("new password"))
+        let changes = ["new password", "current password", "change your password"];
+        self.asked.iter().any(|text| changes.iter().any(|part| text.to_lowercase().contains(part)))
     }
 }
 
@@ -333,7 +342,7 @@ impl KeyboardInteractivePrompt for Prompter {
         let mut answers = Vec::new();
         for prompt in prompts {
             let first = self.asked.is_empty() && !prompt.echo;
-            self.asked.push(prompt.text.trim().to_owned());
+            self.asked.push(prompt.text.split_whitespace().collect::<Vec<_>>().join(" "));
             answers.push(if first { self.password.clone() } else { String::new() });
         }
         answers
