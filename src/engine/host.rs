@@ -8,7 +8,9 @@ use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment,
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::small::SmallFile;
 use crate::resource::{Answers, Inquiry};
-use crate::transport::{Deadline, Exit, Failure, FailureKind, Gate, Identity, Session, Target, Transport, sudo};
+use crate::transport::{
+    Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -472,7 +474,7 @@ impl Going<'_> {
                 return Err(Stop::Broken(Problem { kind: "sudo", message, hint }));
             }
             if let Ok(exit) = &result {
-                return Err(Stop::Broken(silent(exit, &reader.noise())));
+                return Err(Stop::Broken(problem(&never_began(&self.visit.target, &reader.noise(), exit))));
             }
         }
         if let Some(holder) = reader.waited_for() {
@@ -626,24 +628,6 @@ fn ended(ending: &Ending) -> Problem {
         _ => (FailureKind::Lost.name(), "the host's shell ended in the middle".to_owned(), None),
     };
     Problem { kind, message, hint: hint.map(str::to_owned) }
-}
-
-fn silent(exit: &Exit, noise: &str) -> Problem {
-    let how = match exit {
-        Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("signal {signal}"),
-        Exit::Finished => "no exit code".to_owned(),
-    };
-    let said = if noise.is_empty() { String::new() } else { format!(": {noise}") };
-    Problem {
-        kind: FailureKind::Refused.name(),
-        message: format!("the host ran something else than what netplay asked for ({how}){said}"),
-        hint: Some(
-            "the account needs a login shell and no forced command (ForceCommand in sshd_config, command= in \
-             authorized_keys); /bin/sh must be there"
-                .to_owned(),
-        ),
-    }
 }
 
 /// 16 random hexadecimal digits.

@@ -20,7 +20,8 @@ pub fn never_began(target: &Target, said: &str, exit: &Exit) -> Failure {
         return Failure::new(FailureKind::Refused, format!("the account {user} has no login shell"))
             .hint("give it one by chsh, or log in as another user: ansible_user");
     }
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing at all");
+    // A banner comes first, what matters last.
+    let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing at all");
     let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
     let how = match exit {
         Exit::Finished => String::new(),
@@ -28,7 +29,10 @@ pub fn never_began(target: &Target, said: &str, exit: &Exit) -> Failure {
         Exit::Signal(name) => format!(", ended by signal {name}"),
     };
     Failure::new(FailureKind::Refused, format!("the host doesn't run what is asked of it; it says: {line}{how}"))
-        .hint("look for ForceCommand in its sshd_config, command= in authorized_keys, and a login shell that isn't one")
+        .hint(
+            "the account needs a login shell and no forced command (ForceCommand in sshd_config, command= in \
+             authorized_keys), and the host a /bin/sh",
+        )
 }
 
 /// The failure of a password that has to be changed first.
@@ -60,7 +64,7 @@ mod tests {
             (FailureKind::Refused, "the account ops has no login shell".to_owned())
         );
         assert_eq!(
-            tell("\nonly\u{7} backups\n", Exit::Code(0)),
+            tell("Welcome\nonly\u{7} backups\n\n", Exit::Code(0)),
             (
                 FailureKind::Refused,
                 "the host doesn't run what is asked of it; it says: only backups, exit code 0".to_owned()

@@ -21,7 +21,7 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
         match stop {
         Stop::Interrupted => stop.lost(),
         Stop::Ssh(_) => refused(target, "the host ended the login", tried)
-            .hint("its sshd allows a few keys only (MaxAuthTries); IdentitiesOnly with IdentityFile offers the right one alone"),
+            .hint("its sshd allows a few keys only (MaxAuthTries); IdentitiesOnly with IdentityFile offers the right one"),
         Stop::Late | Stop::Silent(..) => {
             over(deadline, FailureKind::Login, format!("the login as {user} didn't end in time"))
                 .hint("the host may wait for its directory service (LDAP, SSSD) or for DNS (UseDNS)")
