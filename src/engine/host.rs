@@ -8,9 +8,7 @@ use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment,
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::small::SmallFile;
 use crate::resource::{Answers, Inquiry};
-use crate::transport::{
-    Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo,
-};
+use crate::transport::{Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -474,7 +472,7 @@ impl Going<'_> {
                 return Err(Stop::Broken(Problem { kind: "sudo", message, hint }));
             }
             if let Ok(exit) = &result {
-                return Err(Stop::Broken(problem(&never_began(&self.visit.target, &reader.noise(), exit))));
+                return Err(Stop::Broken(problem(&never_began(self.visit.target, &reader.noise(), exit))));
             }
         }
         if let Some(holder) = reader.waited_for() {

@@ -28,11 +28,10 @@ pub fn never_began(target: &Target, said: &str, exit: &Exit) -> Failure {
         Exit::Code(code) => format!(", exit code {code}"),
         Exit::Signal(name) => format!(", ended by signal {name}"),
     };
-    Failure::new(FailureKind::Refused, format!("the host doesn't run what is asked of it; it says: {line}{how}"))
-        .hint(
-            "the account needs a login shell and no forced command (ForceCommand in sshd_config, command= in \
+    Failure::new(FailureKind::Refused, format!("the host doesn't run what is asked of it; it says: {line}{how}")).hint(
+        "the account needs a login shell and no forced command (ForceCommand in sshd_config, command= in \
              authorized_keys), and the host a /bin/sh",
-        )
+    )
 }
 
 /// The failure of a password that has to be changed first.

@@ -124,7 +124,13 @@ impl Asked {
     }
 
     /// The target, with what the configuration files add.
-    pub(super) fn resolve(mut self, host: &str, address: &str, defaults: &Defaults, depth: usize) -> Result<Target, Error> {
+    pub(super) fn resolve(
+        mut self,
+        host: &str,
+        address: &str,
+        defaults: &Defaults,
+        depth: usize,
+    ) -> Result<Target, Error> {
         let config = match &self.config {
             Some((path, span)) => defaults.other_config(path, span)?,
             None => defaults.config.clone(),
@@ -376,4 +382,3 @@ fn seconds(text: &str) -> Option<u32> {
     }
     if digits.is_empty() { (!text.is_empty()).then_some(total) } else { total.checked_add(digits.parse().ok()?) }
 }
-

@@ -73,8 +73,7 @@ fn arguments_of_ssh_are_understood() {
     let (home, defaults) = defaults("User file\n");
     fs::write(home.path().join("other"), "Host *\n User other\nHost b\n HostName 10.9.9.9\n").unwrap();
     let with = |arguments: &str| target(&format!("ansible_ssh_common_args: {arguments:?}"), &defaults).unwrap();
-    let jumps =
-        |t: &Target| t.jumps.iter().map(|j| format!("{}@{}:{}", j.user, j.address, j.port)).collect::<Vec<_>>();
+    let jumps = |t: &Target| t.jumps.iter().map(|j| format!("{}@{}:{}", j.user, j.address, j.port)).collect::<Vec<_>>();
     assert_eq!(jumps(&with("-C -q -J a@b:2,c")), ["a@b:2", "file@c:22"]);
     assert_eq!(jumps(&with("-o ProxyJump=none")), Vec::<String>::new());
     let t = with("-F ~/other -oProxyJump=ssh://x@b:7 -oBatchMode=yes -o 'ControlPath=/a b'");
@@ -104,8 +103,7 @@ fn arguments_of_ssh_are_understood() {
 fn a_bastion_does_not_jump_over_itself() {
     let (_home, defaults) = defaults("Host *\n ProxyJump n1\n");
     assert!(target("{}", &defaults).unwrap().jumps.is_empty());
-    let (_home, circle) =
-        super::tests::defaults("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost *\n ProxyJump a\n");
+    let (_home, circle) = super::tests::defaults("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost *\n ProxyJump a\n");
     assert!(target("{}", &circle).unwrap_err().message.contains("circle"));
 }
 
@@ -117,10 +115,7 @@ fn errors_stand_where_the_value_is_written() {
         ("ansible_port: [1]", "ansible_port must be a string, not a list\n  --> inv.yaml:1:15"),
         ("ansible_connection: winrm", "netplay has no connection `winrm`\n  --> inv.yaml:1:21"),
         ("netplay_transport: openssh", "the transport `openssh` comes with a later version\n  --> inv.yaml:1:20"),
-        (
-            "ansible_ssh_common_args: '-o X11Forwarding=yes'",
-            "`-o X11Forwarding` in ansible_ssh_common_args is unknown",
-        ),
+        ("ansible_ssh_common_args: '-o X11Forwarding=yes'", "`-o X11Forwarding` in ansible_ssh_common_args is unknown"),
         ("ansible_ssh_extra_args: -6", "`-6` in ansible_ssh_extra_args is unknown"),
         ("ansible_ssh_extra_args: -o", "`-o` in ansible_ssh_extra_args has no value"),
         ("ansible_ssh_extra_args: host", "`host` in ansible_ssh_extra_args isn't an option"),

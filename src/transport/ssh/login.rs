@@ -17,16 +17,15 @@ use std::sync::{Arc, mpsc};
 pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Result<(), Failure> {
     let user = target.user.as_str();
     let mut tried = Vec::new();
-    let lost = |stop: Stop, tried: &[String]| {
-        match stop {
+    let lost = |stop: Stop, tried: &[String]| match stop {
         Stop::Interrupted => stop.lost(),
-        Stop::Ssh(_) => refused(target, "the host ended the login", tried)
-            .hint("its sshd allows a few keys only (MaxAuthTries); IdentitiesOnly with IdentityFile offers the right one"),
+        Stop::Ssh(_) => refused(target, "the host ended the login", tried).hint(
+            "its sshd allows a few keys only (MaxAuthTries); IdentitiesOnly with IdentityFile offers the right one",
+        ),
         Stop::Late | Stop::Silent(..) => {
             over(deadline, FailureKind::Login, format!("the login as {user} didn't end in time"))
                 .hint("the host may wait for its directory service (LDAP, SSSD) or for DNS (UseDNS)")
         }
-    }
     };
     let list = |link: &mut Link| link.drive(deadline, |s| s.auth_methods(user).map(str::to_owned));
     let mut methods = list(link).map_err(|stop| lost(stop, &tried))?;
