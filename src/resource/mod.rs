@@ -25,6 +25,7 @@ pub mod mtu;
 pub mod owner;
 pub mod probes;
 pub mod question;
+pub mod service;
 pub mod spec;
 pub mod sysctl;
 pub mod template;
@@ -444,6 +445,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<file::File>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
+    &Of::<service::Service>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),
     &Of::<template::Template>(PhantomData),
 ];

@@ -1,0 +1,428 @@
+//! `service`: units of systemd, as they run and as they start at boot.
+
+#[cfg(test)]
+mod tests;
+mod unit;
+
+use self::unit::{Enabled, Run, Trigger, Triggers, Unit, Units, full_name, template};
+use super::spec::{Key, Spec};
+use super::{Answers, Change, Claim, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble};
+use crate::error::Error;
+use crate::shell::Script;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// A unit of systemd.
+#[derive(Debug)]
+pub struct Service {
+    /// Its full name, as it was asked for.
+    unit: String,
+    state: Option<Wanted>,
+    enabled: Option<bool>,
+    masked: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Started,
+    Stopped,
+    Restarted,
+    Reloaded,
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub struct State {
+    unit: Unit,
+    /// What can start it by itself, where it is to be stopped.
+    triggers: BTreeMap<String, Trigger>,
+}
+
+impl Wanted {
+    fn word(self) -> &'static str {
+        match self {
+            Wanted::Started => "started",
+            Wanted::Stopped => "stopped",
+            Wanted::Restarted => "restarted",
+            Wanted::Reloaded => "reloaded",
+        }
+    }
+}
+
+impl Service {
+    /// Whether it has to be stopped or started, to be as `state` says.
+    fn moves(&self, now: &State) -> bool {
+        let unit = &now.unit;
+        match self.state {
+            Some(Wanted::Started) => unit.run() == Run::No,
+            Some(Wanted::Stopped) => unit.get("ActiveState") != "inactive",
+            _ => false,
+        }
+    }
+
+    /// The sockets that would start it again.
+    fn sockets<'a>(&self, now: &'a State) -> impl Iterator<Item = &'a str> {
+        let own: Vec<&str> = now.unit.get("TriggeredBy").split_whitespace().collect();
+        let stop = self.state == Some(Wanted::Stopped);
+        now.triggers
+            .iter()
+            .filter(move |(name, t)| stop && t.active && name.ends_with(".socket") && own.contains(&name.as_str()))
+            .map(|(name, _)| name.as_str())
+    }
+
+    fn mask_changes(&self, now: &State) -> bool {
+        let state = now.unit.get("UnitFileState");
+        match self.masked {
+            Some(true) => state != "masked" && !self.mask_blocked(now),
+            Some(false) => matches!(state, "masked" | "masked-runtime"),
+            None => false,
+        }
+    }
+
+    /// Whether its own file is where the mask, a link, would be.
+    fn mask_blocked(&self, now: &State) -> bool {
+        let path = now.unit.get("FragmentPath");
+        now.unit.enabled() != Enabled::Masked && path.strip_prefix("/etc/systemd/system/") == Some(&now.unit.id)
+    }
+
+    /// Whether `systemctl enable` or `disable` has to be run.
+    fn links_change(&self, now: &State) -> bool {
+        match (self.enabled, now.unit.enabled()) {
+            (Some(true), Enabled::No | Enabled::Runtime) => true,
+            (Some(true), Enabled::Masked) => self.masked == Some(false),
+            (Some(false), Enabled::Yes | Enabled::Runtime) => true,
+            _ => false,
+        }
+    }
+
+    fn short(&self) -> &str {
+        self.unit.strip_suffix(".service").unwrap_or(&self.unit)
+    }
+
+    /// What a restart, reload or stop of it may do to the session.
+    fn endangers(id: &str) -> Option<&'static str> {
+        const LINKS: &[&str] = &[
+            "NetworkManager",
+            "connman",
+            "dhcpcd",
+            "frr",
+            "ifup",
+            "iwd",
+            "netplan",
+            "network",
+            "networking",
+            "openibd",
+            "openvpn",
+            "openvswitch",
+            "openvswitch-switch",
+            "ovs-vswitchd",
+            "systemd-networkd",
+            "teamd",
+            "wg-quick",
+            "wicked",
+            "wickedd",
+            "wpa_supplicant",
+        ];
+        const RULES: &[&str] = &["firewalld", "ip6tables", "iptables", "netfilter-persistent", "nftables", "ufw"];
+        let name = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
+        let name = name.split('@').next().unwrap_or(name);
+        if LINKS.contains(&name) {
+            Some("takes interfaces down or sets them anew")
+        } else if RULES.contains(&name) {
+            Some("drops or replaces the rules that let the session in")
+        } else if matches!(name, "ssh" | "sshd") {
+            Some("lets nobody in if it doesn't come back")
+        } else {
+            None
+        }
+    }
+
+    /// A step of systemctl.
+    fn systemctl(verb: &[&str], units: &[&str]) -> Step {
+        let words = ["systemctl", "--no-ask-password"].iter().chain(verb).chain([&"--"]).chain(units);
+        Step::Run(Script::new().command(words.copied()))
+    }
+}
+
+impl Resource for Service {
+    type State = State;
+    const TYPE: &'static str = "service";
+    const SUMMARY: &'static str = "A unit of systemd: whether it runs, and whether it starts at boot";
+    const KEYS: &'static [Key] = &[
+        Key::required("name", "string", "The unit; without a suffix it is a service."),
+        Key::optional(
+            "state",
+            "started | stopped | restarted | reloaded",
+            "Whether it runs. The last two are for handlers. Stopping it stops the sockets that would start it again.",
+        ),
+        Key::optional("enabled", "boolean", "Whether it starts at boot."),
+        Key::optional("masked", "boolean", "Whether nothing at all can start it."),
+        Key::refused("daemon_reload", "it is done by itself when a unit file has changed; leave it out"),
+        Key::refused("daemon_reexec", "use a `command` in a handler: `systemctl daemon-reexec`"),
+        Key::refused("scope", "only units of the system are managed; leave it out"),
+        Key::refused("no_block", "a state is only reached when it is there; leave it out"),
+        Key::refused("force", "remove the links that stand in the way by a `file` with `state: absent`"),
+        Key::refused("use", "systemd is the only one; leave it out"),
+        Key::refused("pattern", "systemd knows whether a unit runs; leave it out"),
+        Key::refused("sleep", "systemd waits by itself; leave it out"),
+        Key::refused("runlevel", "`enabled` goes by the unit's own [Install] section; leave it out"),
+        Key::refused("arguments", "write them into a drop-in of the unit"),
+    ];
+    const EXAMPLE: &'static str = "\
+- name: interrupts are spread over the cores
+  service: {name: irqbalance, state: started, enabled: true}
+";
+
+    fn parse(spec: &Spec<'_>) -> Result<Service, Error> {
+        let node = spec.need("name")?;
+        let unit = full_name(&spec.need_text("name")?).map_err(|t| {
+            let error = Error::playbook(&node.span, t.message);
+            t.hint.into_iter().fold(error, Error::hint)
+        })?;
+        let all = [Wanted::Started, Wanted::Stopped, Wanted::Restarted, Wanted::Reloaded];
+        let word = spec.choice("state", &all.map(Wanted::word))?;
+        let state = all.into_iter().find(|w| Some(w.word()) == word);
+        let (enabled, masked) = (spec.bool("enabled")?, spec.bool("masked")?);
+        if let (Some(Wanted::Restarted | Wanted::Reloaded), false, Some(at)) = (state, spec.handler, spec.get("state"))
+        {
+            return Err(Error::playbook(
+                &at.span,
+                format!("`state: {}` is for handlers only", word.unwrap_or_default()),
+            )
+            .hint("put it under `handlers:` and `notify` it from what makes it necessary"));
+        }
+        if state.is_none() && enabled.is_none() && masked.is_none() {
+            return Err(Error::playbook(
+                &spec.node.span,
+                "`service` needs one of the keys `state`, `enabled` and `masked`",
+            ));
+        }
+        if let (Some(true), Some(at)) = (masked, spec.get("masked")) {
+            let other = if enabled == Some(true) { Some("enabled: true".to_owned()) } else { None };
+            let state = state.filter(|s| *s != Wanted::Stopped).map(|s| format!("state: {}", s.word()));
+            if let Some(other) = other.or(state) {
+                let message = format!("`masked: true` and `{other}` exclude each other");
+                return Err(
+                    Error::playbook(&at.span, message).hint("a unit that is masked can't be started by anything")
+                );
+            }
+        }
+        Ok(Service { unit, state, enabled, masked })
+    }
+
+    fn identity(&self) -> String {
+        self.short().to_owned()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new("unit", &self.unit)]
+    }
+
+    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        let folders = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+        let names: Vec<String> = [Some(self.unit.clone()), template(&self.unit)].into_iter().flatten().collect();
+        let of = |folder: &&str| {
+            let files = names.iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
+            files.into_iter().flat_map(|f| [Need::AfterBelow(format!("{f}.d")), Need::After(Claim::new("path", f))])
+        };
+        folders.iter().flat_map(of).collect()
+    }
+
+    fn stale_after(&self) -> Stale {
+        Stale::AnyDependency
+    }
+
+    fn probe(&self) -> Vec<Question> {
+        let mut questions = vec![Question::of::<Units>(&self.unit)];
+        if self.state == Some(Wanted::Stopped) {
+            questions.push(Question::of::<Triggers>(&self.unit));
+        }
+        questions
+    }
+
+    fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
+        let Some(unit) = answers.get::<Units>(&self.unit)?.clone() else {
+            return Ok(Reading::NotYet(
+                Trouble::new(format!("there is no unit {} on this host", self.unit))
+                    .hint("check its name, or install what brings it before this"),
+            ));
+        };
+        let triggers = match self.state {
+            Some(Wanted::Stopped) => answers.get::<Triggers>(&self.unit)?.clone(),
+            _ => BTreeMap::new(),
+        };
+        Ok(Reading::State(State { unit, triggers }))
+    }
+
+    fn diff(&self, now: &State) -> Vec<Change> {
+        let unit = &now.unit;
+        let mut changes = Vec::new();
+        if unit.outdated {
+            changes.push(Change::now("unit file", "changed since it was loaded", "loaded"));
+        }
+        if let Some(masked) = self.masked.filter(|_| self.mask_changes(now)) {
+            let from = match unit.get("UnitFileState") {
+                "masked-runtime" => Json::from("masked-runtime"),
+                state => Json::from(state == "masked"),
+            };
+            changes.push(Change::now("masked", from, masked));
+        }
+        if let Some(enabled) = self.enabled.filter(|_| self.links_change(now)) {
+            let from = match unit.enabled() {
+                Enabled::Yes => Json::from(true),
+                Enabled::No => Json::from(false),
+                _ => Json::from(unit.get("UnitFileState")),
+            };
+            changes.push(Change::now("enabled", from, enabled));
+        }
+        changes.extend(self.sockets(now).map(|socket| Change::now(socket, "started", "stopped")));
+        if let Some(state) = self.state.filter(|_| self.moves(now) || self.action()) {
+            changes.push(Change::now("state", unit.state(), state.word()));
+        }
+        changes
+    }
+
+    fn verify(&self, now: &State) -> Vec<Change> {
+        let mut left = self.diff(now);
+        left.retain(|c| c.field != "state");
+        let wanted = match self.state {
+            Some(Wanted::Stopped) => self.moves(now).then_some("stopped"),
+            Some(_) => (now.unit.run() == Run::No).then_some("started"),
+            None => None,
+        };
+        let state = match now.unit.state() {
+            state if state == "stopped" && now.unit.get("ConditionResult") == "yes" => {
+                "stopped (it was started and ended by itself)".to_owned()
+            }
+            state => state,
+        };
+        left.extend(wanted.map(|wanted| Change::now("state", state, wanted)));
+        left
+    }
+
+    fn apply(&self, now: &State) -> Vec<Step> {
+        let (unit, id) = (&now.unit, now.unit.id.as_str());
+        let mut steps = Vec::new();
+        if self.masked == Some(false) && self.mask_changes(now) {
+            steps.push(Service::systemctl(&["unmask"], &[id]));
+            if unit.get("UnitFileState") == "masked-runtime" {
+                steps.push(Service::systemctl(&["unmask", "--runtime"], &[id]));
+            }
+        }
+        if unit.outdated {
+            steps.push(Step::Run(Script::new().command(["systemctl", "--no-ask-password", "daemon-reload"])));
+        }
+        let links = self.enabled.filter(|_| self.links_change(now));
+        if let Some(enabled) = links {
+            steps.push(Service::systemctl(&[if enabled { "enable" } else { "disable" }], &[id]));
+            if !enabled && unit.enabled() == Enabled::Runtime {
+                steps.push(Service::systemctl(&["disable", "--runtime"], &[id]));
+            }
+            if unit.get("UnitFileState") == "generated" {
+                // Its links are seen by its generator only.
+                steps.push(Step::Run(Script::new().command(["systemctl", "--no-ask-password", "daemon-reload"])));
+            }
+        }
+        let verb = match self.state {
+            Some(Wanted::Started) if self.moves(now) => Some("start"),
+            Some(Wanted::Restarted) => Some("restart"),
+            Some(Wanted::Reloaded) => Some("reload-or-restart"),
+            _ => None,
+        };
+        if let Some(verb) = verb {
+            let script = Script::new().set("verb", verb).set("unit", id).set("type", unit.get("Type"));
+            let fresh = if self.action() { "1" } else { "" };
+            steps.push(Step::Run(script.set("fresh", fresh).line(include_str!("start.sh"))));
+        }
+        let sockets: Vec<&str> = self.sockets(now).collect();
+        if self.state == Some(Wanted::Stopped) && (self.moves(now) || !sockets.is_empty()) {
+            let units: Vec<&str> = sockets.into_iter().chain([id]).collect();
+            steps.push(Service::systemctl(&["stop"], &units));
+            if unit.get("ActiveState") == "failed" {
+                steps.push(Service::systemctl(&["reset-failed"], &[id]));
+            }
+            let forget = Script::new().set("unit", id).line("rm -f -- \"/run/netplay/started/$unit\"");
+            steps.push(Step::Run(forget));
+        }
+        if self.masked == Some(true) && self.mask_changes(now) {
+            steps.push(Service::systemctl(&["mask"], &[id]));
+        }
+        steps
+    }
+
+    fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        let (unit, id) = (&now.unit, &now.unit.id);
+        let starts = self.state.is_some_and(|s| s != Wanted::Stopped);
+        let (trouble, partly) = if unit.enabled() == Enabled::Masked
+            && self.masked.is_none()
+            && (starts || self.enabled == Some(true))
+        {
+            (Trouble::new(format!("{id} is masked")).hint("`masked: false` lifts that"), false)
+        } else if let Some(error) = unit.load_error().filter(|_| !unit.outdated && (starts || self.enabled.is_some())) {
+            (Trouble::new(error).hint("mend its file; `systemd-analyze verify` tells what is wrong in it"), false)
+        } else if self.masked == Some(true) && self.mask_blocked(now) {
+            let path = unit.get("FragmentPath");
+            let message = format!("{id} can't be masked, since its file is where the mask would be: {path}");
+            (Trouble::new(message).hint("move the file to /usr/local/lib/systemd/system, or remove it"), true)
+        } else if self.state == Some(Wanted::Reloaded) && unit.run() == Run::Yes && unit.get("CanReload") == "no" {
+            let message = format!("{id} can't be reloaded: its file has no ExecReload=");
+            (Trouble::new(message).hint("use `state: restarted`"), false)
+        } else if self.enabled == Some(true) && unit.enabled() == Enabled::Fixed(false) {
+            let state = unit.get("UnitFileState");
+            let why = match state {
+                "transient" | "generated" => "it was made at run time",
+                "indirect" => "its [Install] section only names other units (Also=)",
+                _ => "it has no [Install] section",
+            };
+            let message = format!("{id} is {state} and can't be enabled: {why}, and nothing else starts it at boot");
+            (Trouble::new(message).hint("give it a WantedBy= by a drop-in, or enable what starts it"), true)
+        } else {
+            return None;
+        };
+        Some(Obstacle { trouble, partly })
+    }
+
+    fn warnings(&self, now: &State) -> Vec<String> {
+        let (unit, id) = (&now.unit, &now.unit.id);
+        let mut warnings = Vec::new();
+        if self.state == Some(Wanted::Started) || self.action() {
+            match unit.run() {
+                Run::Unmet => warnings.push(format!("{id} doesn't run, since its start condition isn't met on this host")),
+                Run::Forgotten => warnings.push(format!(
+                    "{id} doesn't run: its start succeeded, and either its start condition isn't met or it ended at once"
+                )),
+                Run::Yes | Run::No => {}
+            }
+        }
+        if let (Some(enabled), Enabled::Fixed(true)) = (self.enabled, unit.enabled()) {
+            let (state, by) = (unit.get("UnitFileState"), unit.pulled_by().join(", "));
+            let remedy = if enabled { "" } else { "; `masked: true` keeps it from starting" };
+            let verb = if enabled { "enabled" } else { "disabled" };
+            warnings.push(format!("{id} is {state} and can't be {verb}: {by} starts it{remedy}"));
+        }
+        for name in unit.get("TriggeredBy").split_whitespace() {
+            let Some(trigger) = now.triggers.get(name) else { continue };
+            if trigger.active && !name.ends_with(".socket") {
+                warnings.push(format!("{name} is active and can start {id} again"));
+            } else if trigger.enabled && self.enabled != Some(true) {
+                warnings.push(format!("{name} is enabled and can start {id} again after a boot"));
+            }
+        }
+        warnings
+    }
+
+    fn risk(&self, now: &State) -> Risk {
+        let verb = match self.state {
+            Some(Wanted::Restarted) => "a restart",
+            Some(Wanted::Reloaded) => "a reload",
+            Some(Wanted::Stopped) if self.moves(now) || self.sockets(now).next().is_some() => "a stop",
+            _ => return Risk::None,
+        };
+        let found = [now.unit.id.as_str(), &self.unit].into_iter().find_map(Service::endangers);
+        found.map_or(Risk::None, |does| Risk::Link(format!("{verb} of {} {does}", now.unit.id)))
+    }
+
+    fn action(&self) -> bool {
+        matches!(self.state, Some(Wanted::Restarted | Wanted::Reloaded))
+    }
+}
