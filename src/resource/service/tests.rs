@@ -149,6 +149,9 @@ fn many_units_are_read_at_once() {
         assert_eq!(get("gone.service"), None, "{shell:?}");
         assert!(get("new.service").unwrap().outdated, "systemd hasn't seen its file yet: {shell:?}");
         assert_eq!(get("sshd.service").unwrap().id, "ssh.service");
+        let plain = ["ssh.service", "sshd.service"];
+        let answers = host.answers(plain.iter().map(|n| Question::of::<Units>(*n)).collect());
+        assert!(plain.iter().all(|n| answers.get::<Units>(n).unwrap().is_some()), "with nothing to note: {shell:?}");
     }
 }
 

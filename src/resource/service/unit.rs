@@ -188,7 +188,10 @@ impl Group for Units {
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Option<Unit>, Trouble>> {
         let text = outputs[0].text();
-        let (head, shown) = text.split_once("\n\n").or(text.strip_prefix('\n').map(|r| ("", r))).unwrap_or((&text, ""));
+        let (head, shown) = match text.strip_prefix('\n') {
+            Some(shown) => ("", shown),
+            None => text.split_once("\n\n").unwrap_or((&text, "")),
+        };
         if let Some(first) = head.strip_prefix("offline ") {
             let trouble =
                 Trouble::new(format!("this host isn't run by systemd: its first process is {}", first.trim()))
@@ -197,8 +200,9 @@ impl Group for Units {
         }
         let shown: Vec<_> = blocks(shown).collect();
         if shown.len() != args.len() {
-            let trouble = Trouble::new(format!("systemctl show failed: {}", outputs[0].complaint()));
-            return vec![Err(trouble); args.len()];
+            let said = String::from_utf8_lossy(outputs[0].stderr.trim_ascii()).into_owned();
+            let told = format!("systemctl show told of {} units out of {}: {said}", shown.len(), args.len());
+            return vec![Err(Trouble::new(told)); args.len()];
         }
         let notes: Vec<Vec<&str>> = head.lines().map(|l| l.splitn(3, ' ').collect()).collect();
         let unit = |(name, properties): (&&str, BTreeMap<String, String>)| {

@@ -238,8 +238,10 @@ fn read(root: &str, output: &Output) -> Result<Boot, Trouble> {
         return Err(Trouble::new(format!("what is set at boot can't be read: {}", output.complaint())));
     }
     let text = output.text();
-    let (head, lines) =
-        text.split_once("\n\n").or(text.strip_prefix('\n').map(|rest| ("", rest))).unwrap_or((&text, ""));
+    let (head, lines) = match text.strip_prefix('\n') {
+        Some(lines) => ("", lines),
+        None => text.split_once("\n\n").unwrap_or((&text, "")),
+    };
     let mut boot = Boot::default();
     let mut profiles: Vec<String> = Vec::new();
     for line in head.lines() {
