@@ -94,7 +94,7 @@ fn read(output: &Output) -> Result<Found, Trouble> {
     let values = json!({
         "host": {
             "name": hostname,
-            "fqdn": word("fqdn").or(hostname.filter(|h| h.contains('.'))),
+            "fqdn": word("fqdn").or(hostname).filter(|name| name.contains('.')),
             "boot_id": file("/proc/sys/kernel/random/boot_id"),
             "virtual": virtual_,
             "root_persistent": root_persistent,

@@ -7,5 +7,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
 
 mod harness;
+mod ifcfg;
 mod itself;
+mod mtu;
+mod told;
 mod transport;
