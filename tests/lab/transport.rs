@@ -140,6 +140,8 @@ fn root(password: Option<&str>) -> Identity {
 #[test]
 fn each_login_shell_runs_the_same_script() {
     let hosts = Hosts::take(Kind::Fleet, 1);
+    let banner = "echo Authorised use only >/etc/banner; echo Banner /etc/banner >/etc/ssh/sshd_config.d/a.conf";
+    hosts.first().sh(&format!("{banner}; kill -HUP 1; sleep 0.3"));
     in_controller(|| {
         for user in ["root", "ops", "pw", "nosudo", "fishy", "cshell", "banner"] {
             let mut session = session(&target(hosts.first(), user));
@@ -383,14 +385,26 @@ fn hosts_that_are_not_there_are_told_apart() {
         host.sh("iptables -F INPUT");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
         // Other things than an SSH server listen.
-        for (answer, text) in [("", "closed the connection before it said anything"), ("a\0b", "isn't an SSH server")] {
+        for (answer, text) in [
+            ("", "closed the connection before it said anything"),
+            ("a\0b", "isn't an SSH server"),
+            ("HTTP/1.1 400 Bad Request\r\n", "isn't an SSH server: it says HTTP/1.1 400 Bad Request"),
+            ("Exceeded MaxStartups\r\n", "closed the connection before it said anything"),
+            ("SSH-2.0-odd_1\r\n", "the key exchange with the host's odd_1 failed"),
+        ] {
             let listener = TcpListener::bind((env("LAB_CONTROLLER"), 0)).unwrap();
             let other = Target {
                 address: env("LAB_CONTROLLER").into(),
                 port: listener.local_addr().unwrap().port(),
                 ..base.clone()
             };
-            std::thread::spawn(move || while listener.accept().unwrap().0.write_all(answer.as_bytes()).is_ok() {});
+            std::thread::spawn(move || {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    // A connection closed with something unread is reset, and its answer may be lost.
+                    let _ = stream.read(&mut [0; 256]);
+                    let _ = stream.write_all(answer.as_bytes());
+                }
+            });
             told(other, FailureKind::Handshake, text);
         }
     });

@@ -40,7 +40,7 @@ struct File {
 }
 
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     line: usize,
     revoked: bool,
     names: String,
@@ -49,83 +49,22 @@ struct Entry {
 }
 
 /// An entry that matches a host: its file and itself.
-type Found = (PathBuf, Arc<Entry>);
+pub(super) type Found = (PathBuf, Arc<Entry>);
 
 impl KnownHosts {
-    /// The host key algorithms to ask for, those of known keys first: otherwise a host of which one type is known
-    /// would show another one, and look changed.
-    pub(super) fn algorithms(&self, target: &Target) -> Result<String, Failure> {
-        let known = self.find(target)?;
-        let is_known = |kind: &str| known.iter().any(|(_, e)| !e.revoked && e.kind == kind);
-        let (mut order, rest): (Vec<_>, Vec<_>) = ALGORITHMS.iter().partition(|(kind, _)| is_known(kind));
-        order.extend(rest);
-        Ok(order.iter().map(|(_, algorithms)| *algorithms).collect::<Vec<_>>().join(","))
-    }
-
-    /// Judges the key that a host showed; stores it where that is wished.
-    pub(super) fn check(&self, target: &Target, key: &[u8]) -> Result<(), Failure> {
+    /// Judges the key that a host showed, by what [`KnownHosts::find`] found; stores it where that is wished.
+    pub(super) fn check(&self, target: &Target, key: &[u8], known: &[Found]) -> Result<(), Failure> {
         let shown = STANDARD.encode(key);
-        if self.judge(target, key, &shown, &self.find(target)?)? {
+        if judge(target, key, &shown, known)? {
             return Ok(());
         }
         let _alone = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         // Another visit may have stored a key for the same name meanwhile.
-        if self.judge(target, key, &shown, &self.find(target)?)? { Ok(()) } else { self.append(target, key, &shown) }
-    }
-
-    /// True if the key is to be taken, false if it is to be stored first.
-    fn judge(&self, target: &Target, key: &[u8], shown: &str, known: &[Found]) -> Result<bool, Failure> {
-        let kind = key_kind(key);
-        let print = fingerprint(key);
-        let name = lookup_name(target);
-        if let Some((path, entry)) = known.iter().find(|(_, e)| e.revoked && e.key == shown) {
-            return Err(Failure::new(
-                FailureKind::HostKey,
-                format!("the host shows a key that is revoked by {}:{}", path.display(), entry.line),
-            )
-            .hint("don't connect before the host has a new key"));
-        }
-        let mut known = known.iter().filter(|(_, e)| !e.revoked).peekable();
-        if target.host_key_checking == HostKeyChecking::No {
-            return Ok(true);
-        }
-        let Some((first_path, first)) = known.peek().map(|(p, e)| (p, e.clone())) else {
-            return match target.host_key_checking {
-                HostKeyChecking::AcceptNew => Ok(false),
-                _ => Err(Failure::new(
-                    FailureKind::HostKey,
-                    format!("the host key of {name} isn't in known_hosts: {kind} {print}"),
-                )
-                .hint(format!(
-                    "compare the fingerprint, then add it: {} >> {}; or take the keys of new hosts by \
-                     --host-key-checking accept-new",
-                    keyscan(target),
-                    target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string()),
-                ))),
-            };
-        };
-        if known.any(|(_, e)| e.key == shown) {
-            return Ok(true);
-        }
-        Err(Failure::new(
-            FailureKind::HostKey,
-            format!(
-                "the host key of {name} has changed: it shows {kind} {print}, and {}:{} has {} {}",
-                first_path.display(),
-                first.line,
-                first.kind,
-                STANDARD.decode(&first.key).map_or_else(|_| "an unreadable key".into(), |k| fingerprint(&k)),
-            ),
-        )
-        .hint(format!(
-            "if the host was reinstalled, forget the old key: ssh-keygen -f {} -R '{name}'; otherwise somebody may be \
-             in between",
-            first_path.display(),
-        )))
+        if judge(target, key, &shown, &self.find(target)?)? { Ok(()) } else { self.append(target, key, &shown) }
     }
 
     /// The entries for a target, in the order of the files.
-    fn find(&self, target: &Target) -> Result<Vec<Found>, Failure> {
+    pub(super) fn find(&self, target: &Target) -> Result<Vec<Found>, Failure> {
         let mut found = Vec::new();
         let name = lookup_name(target);
         for path in &target.known_hosts {
@@ -187,6 +126,66 @@ impl KnownHosts {
         Arc::make_mut(file).add(&line, number);
         Ok(())
     }
+}
+
+/// The host key algorithms to ask for, those of known keys first: otherwise a host of which one type is known would
+/// show another one, and look changed.
+pub(super) fn algorithms(known: &[Found]) -> String {
+    let is_known = |kind: &str| known.iter().any(|(_, e)| !e.revoked && e.kind == kind);
+    let (mut order, rest): (Vec<_>, Vec<_>) = ALGORITHMS.iter().partition(|(kind, _)| is_known(kind));
+    order.extend(rest);
+    order.iter().map(|(_, algorithms)| *algorithms).collect::<Vec<_>>().join(",")
+}
+
+/// True if the key is to be taken, false if it is to be stored first.
+fn judge(target: &Target, key: &[u8], shown: &str, known: &[Found]) -> Result<bool, Failure> {
+    let kind = key_kind(key);
+    let print = fingerprint(key);
+    let name = lookup_name(target);
+    if let Some((path, entry)) = known.iter().find(|(_, e)| e.revoked && e.key == shown) {
+        return Err(Failure::new(
+            FailureKind::HostKey,
+            format!("the host shows a key that is revoked by {}:{}", path.display(), entry.line),
+        )
+        .hint("don't connect before the host has a new key"));
+    }
+    let mut known = known.iter().filter(|(_, e)| !e.revoked).peekable();
+    if target.host_key_checking == HostKeyChecking::No {
+        return Ok(true);
+    }
+    let Some((first_path, first)) = known.peek().map(|(p, e)| (p, e.clone())) else {
+        return match target.host_key_checking {
+            HostKeyChecking::AcceptNew => Ok(false),
+            _ => Err(Failure::new(
+                FailureKind::HostKey,
+                format!("the host key of {name} isn't in known_hosts: {kind} {print}"),
+            )
+            .hint(format!(
+                "compare the fingerprint, then add it: {} >> {}; or take the keys of new hosts by \
+                 --host-key-checking accept-new",
+                keyscan(target),
+                target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string()),
+            ))),
+        };
+    };
+    if known.any(|(_, e)| e.key == shown) {
+        return Ok(true);
+    }
+    Err(Failure::new(
+        FailureKind::HostKey,
+        format!(
+            "the host key of {name} has changed: it shows {kind} {print}, and {}:{} has {} {}",
+            first_path.display(),
+            first.line,
+            first.kind,
+            STANDARD.decode(&first.key).map_or_else(|_| "an unreadable key".into(), |k| fingerprint(&k)),
+        ),
+    )
+    .hint(format!(
+        "if the host was reinstalled, forget the old key: ssh-keygen -f {} -R '{name}'; otherwise somebody may be \
+         in between",
+        first_path.display(),
+    )))
 }
 
 impl File {
@@ -286,6 +285,10 @@ mod tests {
         [&u32::try_from(kind.len()).unwrap().to_be_bytes(), kind.as_bytes(), rest.as_bytes()].concat()
     }
 
+    fn check(known: &KnownHosts, target: &Target, key: &[u8]) -> Result<(), Failure> {
+        known.check(target, key, &known.find(target)?)
+    }
+
     fn entry(kind: &str, rest: &str) -> String {
         format!("{kind} {}", STANDARD.encode(key(kind, rest)))
     }
@@ -320,8 +323,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = file(folder.path());
         let known = KnownHosts::default();
-        let check = |address: &str, port: u16, rest: &str| {
-            known.check(&Target { port, ..target(address, &path) }, &key("ssh-ed25519", rest)).map_err(|f| f.message)
+        let verdict = |address: &str, port: u16, rest: &str| {
+            check(&known, &Target { port, ..target(address, &path) }, &key("ssh-ed25519", rest)).map_err(|f| f.message)
         };
         for (address, port, rest) in [
             ("plain", 22, "plain"),
@@ -333,7 +336,7 @@ mod tests {
             ("hashed.example", 22, "hashed"),
             ("without-port", 2022, "without"),
         ] {
-            assert_eq!(check(address, port, rest), Ok(()), "{address}");
+            assert_eq!(verdict(address, port, rest), Ok(()), "{address}");
         }
         for (address, port, rest) in [
             ("ported", 22, "ported"),
@@ -341,7 +344,7 @@ mod tests {
             ("other", 22, "authority"),
             ("broken", 22, "x"),
         ] {
-            assert!(check(address, port, rest).unwrap_err().contains("isn't in known_hosts"), "{address}");
+            assert!(verdict(address, port, rest).unwrap_err().contains("isn't in known_hosts"), "{address}");
         }
     }
 
@@ -351,16 +354,16 @@ mod tests {
         let path = file(folder.path());
         let known = KnownHosts::default();
         let mut target = target("plain", &path);
-        let changed = known.check(&target, &key("ssh-ed25519", "other")).unwrap_err();
+        let changed = check(&known, &target, &key("ssh-ed25519", "other")).unwrap_err();
         assert_eq!(changed.kind, FailureKind::HostKey);
         let name = path.display();
         assert!(changed.message.contains(&format!("{name}:3 has ssh-ed25519 SHA256:")), "{}", changed.message);
         assert!(changed.hint.unwrap().contains(&format!("ssh-keygen -f {name} -R 'plain'")));
         for checking in [HostKeyChecking::Yes, HostKeyChecking::AcceptNew, HostKeyChecking::No] {
             target.host_key_checking = checking;
-            let revoked = known.check(&target, &key("ssh-ed25519", "revoked")).unwrap_err();
+            let revoked = check(&known, &target, &key("ssh-ed25519", "revoked")).unwrap_err();
             assert!(revoked.message.ends_with(&format!("{name}:7")), "{}", revoked.message);
-            let changed = known.check(&target, &key("ssh-ed25519", "other"));
+            let changed = check(&known, &target, &key("ssh-ed25519", "other"));
             assert_eq!(changed.is_ok(), checking == HostKeyChecking::No);
         }
     }
@@ -370,11 +373,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = file(folder.path());
         let known = KnownHosts::default();
-        let order = |address: &str| known.algorithms(&target(address, &path)).unwrap();
+        let order = |address: &str| algorithms(&known.find(&target(address, &path)).unwrap());
         assert!(order("hashed.example").starts_with("ssh-ed25519,"));
         assert!(order("plain").starts_with("ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa,ecdsa-sha2-nistp256,"));
         fs::write(folder.path().join("rsa"), format!("old {}\n", entry("ssh-rsa", "x"))).unwrap();
-        let order = known.algorithms(&target("old", &folder.path().join("rsa"))).unwrap();
+        let order = algorithms(&known.find(&target("old", &folder.path().join("rsa"))).unwrap());
         assert!(order.starts_with("rsa-sha2-512,rsa-sha2-256,ssh-rsa,ssh-ed25519"));
     }
 
@@ -393,7 +396,7 @@ mod tests {
                         host_key_checking: HostKeyChecking::AcceptNew,
                         ..target(&format!("host{}", i / 4), path)
                     };
-                    known.check(&accepting, &key("ssh-ed25519", &format!("key {}", i / 4))).unwrap();
+                    check(known, &accepting, &key("ssh-ed25519", &format!("key {}", i / 4))).unwrap();
                 });
             }
         });
@@ -403,8 +406,8 @@ mod tests {
         let fresh = KnownHosts::default();
         for i in 0..16 {
             let target = target(&format!("host{i}"), &path);
-            assert_eq!(fresh.check(&target, &key("ssh-ed25519", &format!("key {i}"))), Ok(()));
-            assert!(fresh.check(&target, &key("ssh-ed25519", "other")).is_err());
+            assert_eq!(check(&fresh, &target, &key("ssh-ed25519", &format!("key {i}"))), Ok(()));
+            assert!(check(&fresh, &target, &key("ssh-ed25519", "other")).is_err());
         }
     }
 }

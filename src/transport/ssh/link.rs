@@ -16,11 +16,9 @@ use std::time::{Duration, Instant};
 pub(super) mod code {
     pub(in crate::transport) const KEX_FAILURE: i32 = -5;
     pub(in crate::transport) const SOCKET_SEND: i32 = -7;
-    pub(in crate::transport) const KEY_EXCHANGE_FAILURE: i32 = -8;
     pub(in crate::transport) const SOCKET_DISCONNECT: i32 = -13;
     pub(in crate::transport) const PASSWORD_EXPIRED: i32 = -15;
     pub(in crate::transport) const FILE: i32 = -16;
-    pub(in crate::transport) const METHOD_NONE: i32 = -17;
     pub(in crate::transport) const AUTHENTICATION_FAILED: i32 = -18;
     pub(in crate::transport) const PUBLICKEY_UNVERIFIED: i32 = -19;
     pub(in crate::transport) const CHANNEL_FAILURE: i32 = -21;

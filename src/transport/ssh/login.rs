@@ -12,9 +12,17 @@ use ssh2::{KeyboardInteractivePrompt, Prompt, Session};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-/// Logs in, or says why not.
-pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Result<(), Failure> {
+/// Logs in until `deadline`, or says why not. Where another host tries a typed password first, it waits for that as
+/// long as `patience` allows, and has `limit` once more then: one host that hangs must not fail all others.
+pub(super) fn login(
+    link: &mut Link,
+    target: &Target,
+    deadline: &Deadline,
+    patience: &Deadline,
+    limit: Duration,
+) -> Result<(), Failure> {
     let user = target.user.as_str();
     let mut tried = Vec::new();
     let lost = |stop: Stop, tried: &[String]| match stop {
@@ -61,10 +69,12 @@ pub(super) fn login(link: &mut Link, target: &Target, deadline: &Deadline) -> Re
         return Err(refused(target, &format!("the host accepts no password, only {methods}"), &tried));
     }
     let again = "set ansible_password, or type it again with -k";
-    let attempt = match password.attempt(deadline) {
+    let attempt = match password.attempt(patience) {
         Ok(attempt) => attempt,
+        Err(_) if deadline.cancelled() => return Err(Stop::Interrupted.lost()),
         Err(why) => return Err(refused(target, why, &tried)),
     };
+    let deadline = &patience.within(limit);
     let mut prompter = Prompter { password: attempt.reveal().to_owned(), asked: Vec::new() };
     let result = if accepts(&methods, "password") {
         link.drive(deadline, |s| s.userauth_password(user, &prompter.password))

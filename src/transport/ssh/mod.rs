@@ -127,18 +127,19 @@ impl Ssh {
     fn greet(&self, target: &Target, socket: OwnedFd, gate: &Gate, deadline: &Deadline) -> Result<Link, Failure> {
         let _permit = gate.enter(deadline).ok_or_else(|| queued(deadline))?;
         let start = Instant::now();
-        let deadline = deadline.within(self.limits.login);
+        let until = deadline.within(self.limits.login);
         let broken = |e: ssh2::Error| Failure::new(FailureKind::Handshake, format!("libssh2: {}", e.message()));
         let mut link = Link::new(Arc::new(socket), target.keepalive).map_err(broken)?;
         link.session.method_pref(MethodType::Kex, KEX).map_err(broken)?;
-        link.session.method_pref(MethodType::HostKey, &self.known_hosts.algorithms(target)?).map_err(broken)?;
-        if let Err(stop) = link.drive(&deadline, ssh2::Session::handshake) {
-            return Err(handshake_failure(&link, stop, &deadline, start.elapsed()));
+        let known = self.known_hosts.find(target)?;
+        link.session.method_pref(MethodType::HostKey, &known_hosts::algorithms(&known)).map_err(broken)?;
+        if let Err(stop) = link.drive(&until, ssh2::Session::handshake) {
+            return Err(handshake_failure(&link, stop, &until, start.elapsed()));
         }
         let key = link.session.host_key().map(|(key, _)| key.to_vec());
         let key = key.ok_or_else(|| Failure::new(FailureKind::Handshake, "the host showed no host key"))?;
-        self.known_hosts.check(target, &key)?;
-        login::login(&mut link, target, &deadline)?;
+        self.known_hosts.check(target, &key, &known)?;
+        login::login(&mut link, target, &until, deadline, self.limits.login)?;
         Ok(link)
     }
 }
@@ -156,7 +157,10 @@ fn queued(deadline: &Deadline) -> Failure {
 const DROPPED: &str = "the host closed the connection before it said anything";
 
 fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duration) -> Failure {
-    let named = link.session.banner_bytes().is_some_and(|b| b.starts_with(b"SSH-"));
+    let said = link.session.banner_bytes().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default();
+    let named = said.starts_with("SSH-");
+    // sshd tells some of those that it drops why, in a line before its name.
+    let other = !said.is_empty() && !named && !said.contains("MaxStartups") && !said.starts_with("Not allowed");
     let fail = |message: String| route::over(deadline, FailureKind::Handshake, message);
     let seconds = time.as_secs();
     match &stop {
@@ -170,19 +174,28 @@ fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duratio
                 .hint("its sshd hangs, the host is out of memory, or another service listens on this port")
         }
         Stop::Ssh(error) => match number(error) {
+            _ if other => {
+                let said: String = said.chars().filter(|c| !c.is_control()).take(80).collect();
+                fail(format!("what answers isn't an SSH server: it says {said}"))
+                    .hint("is the port right (ansible_port)?")
+            }
             _ if !named && stop.is_loss() => fail(DROPPED.to_owned())
                 .hint("its sshd may be at its MaxStartups, still starting, or closed to this address"),
             _ if !named => fail(format!("what answers isn't an SSH server ({})", error.message())),
             _ if stop.is_loss() => {
                 fail("the host closed the connection in the key exchange".to_owned()).hint("its sshd's log says why")
             }
-            code::KEX_FAILURE | code::METHOD_NONE | code::KEY_EXCHANGE_FAILURE => {
-                fail(format!("no common algorithms with the host's SSH server ({})", error.message()))
-                    .hint("its server is very old, or allows only algorithms that libssh2 lacks")
-            }
-            _ => fail(format!("the key exchange failed: {}", error.message())),
+            // libssh2 doesn't tell these two apart.
+            code::KEX_FAILURE => fail(format!("the key exchange with the host's {} failed", name(&said)))
+                .hint("it shares no algorithms with libssh2, or closed the connection; its sshd's log says which"),
+            _ => fail(format!("the key exchange with the host's {} failed: {}", name(&said), error.message())),
         },
     }
+}
+
+/// The server's software out of how it names itself: `SSH-2.0-OpenSSH_9.2p1 Debian-2`.
+fn name(said: &str) -> String {
+    said.splitn(3, '-').nth(2).unwrap_or(said).chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 /// A session and the channels of its executions, one after the other.
