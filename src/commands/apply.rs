@@ -7,7 +7,6 @@ use crate::error::Errors;
 use crate::event::{Event, HostStatus, RunFinished};
 use crate::hostlist;
 use crate::report::{Reporters, Verbosity};
-use crate::shell::quote;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ fn again(finished: &RunFinished, argv: &[OsString]) -> Option<String> {
         }
     }
     words.extend(["--limit".to_owned(), hostlist::fold(left.iter().copied())]);
-    Some(words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" "))
+    Some(shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -95,6 +95,9 @@ impl Batch<'_> {
             for piece in change.pieces {
                 self.piece(&mut out, piece);
             }
+            if change.generation.is_some() {
+                out.push_str("changed\n");
+            }
         }
         if self.state {
             let _ = writeln!(out, "probe {STATE} state");

@@ -72,29 +72,33 @@ put() {
         while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done
         set -- - - - "$s" "$p" "$m" "$u" "$n" "$l" "$b" "$v" "$w"
       fi
-      if [ "$9" = in-place ]; then
-        "${12}" >|"$p" && [ "$(wc -c <"$p")" -eq "$8" ] || { echo "not all of it could be written to $p, which is written in place"; exit 1; }
-        [ -z "$7" ] || chown -- "$7" "$p" || exit 1
-        chmod -- "$6" "$p"; exit
-      fi
       rm -f -- "$d.netplay-"*
-      "${12}" >"$t" && [ "$(wc -c <"$t")" -eq "$8" ] || { rm -f -- "$t"; echo "not all of it could be written to $d"; exit 1; }
+      w=$( { "${12}" >"$t"; } 2>&1 | tail -n 1 )
+      [ -f "$t" ] && [ "$(wc -c <"$t")" -eq "$8" ] || { rm -f -- "$t"; echo "not all of it could be written to $d: $w"; exit 1; }
       dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
       { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || { rm -f -- "$t"; exit 1; }
       if [ -n "${11}" ]; then
         file=$t; export file
         run "$4" "${11}" || { r=$?; rm -f -- "$t"; echo "the new file was refused by its validate command (exit code $r); nothing was replaced"; exit 1; }
       fi
-      if [ -e /sys/fs/selinux/enforce ]; then
-        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || { rm -f -- "$t"; exit 1; }; x=; else x=new; fi
+      if [ "$9" = in-place ]; then
+        cp -p -- "$p" "$t.old" || { rm -f -- "$t" "$t.old"; exit 1; }
+        if cat -- "$t" >|"$p"; then r=0; else r=1; cat -- "$t.old" >|"$p"; echo "it could not be written in place; what was there is back"; fi
+        rm -f -- "$t" "$t.old"; [ "$r" = 0 ] || exit 1
+        { [ -z "$7" ] || chown -- "$7" "$p"; } && chmod -- "$6" "$p"; exit
       fi
-      mv -f -- "$t" "$p" || { rm -f -- "$t"; exit 1; }
+      if [ -e /sys/fs/selinux/enforce ]; then
+        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || { rm -f -- "$t"; exit 1; }; else x=new; fi
+      fi
+      mv -f -- "$t" "$p" || { rm -f -- "$t"; echo "the new file can't take the place of $p: lsattr shows whether that is immutable"; exit 1; }
       [ "$x" != new ] || ! command -v restorecon >/dev/null || restorecon -- "$p"
     ) 2>&1 3>&- 9>&-; printf '\n%s %s\n' "$N" "$?"; } </dev/null )
   frame "$1"
 }
 
-# Takes the lock that all changes on this host need, and makes sure that nothing has changed since the probe.
+# Takes the lock that all changes on this host need, and makes sure that nothing has changed since the probe. The
+# generation is odd while a change is under way, so that a probe in the middle of one is found to be worthless, also
+# if that change never came to its end.
 #   lock GENERATION HOLDER SECONDS
 lock() {
   command -v flock >/dev/null || { printf '\n%s noflock\n' "$N" >&3; exit 75; }
@@ -105,9 +109,14 @@ lock() {
   fi
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*) g=0 ;; esac
+  if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
   [ "$g" = "$1" ] || { printf '\n%s moved\n' "$N" >&3; exit 0; }
-  ( umask 077; printf '%s\n' "$2" >"$R/holder" && printf '%s\n' "$((g + 1))" >"$R/generation" ) 2>/dev/null || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
+  ( umask 077; printf '%s\n' "$2" >"$R/holder" ) 2>/dev/null && count $((g + 1)) || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
 }
+#   count GENERATION
+count() { ( umask 077; printf '%s\n' "$1" >"$R/generation.new" && mv -f "$R/generation.new" "$R/generation" ) 2>/dev/null; }
+# The change is done; the lock stays ours to the end of the batch, so that its probe sees what it made.
+changed() { count $((g + 2)); }
 
 # Waits until no change is under way: what a session that broke had started may still run.
 #   calm SECONDS

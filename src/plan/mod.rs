@@ -11,7 +11,8 @@ use crate::event::{Problem, Status};
 use crate::graph::Graph;
 use crate::playbook::{HostPlay, Item};
 use crate::resource::{
-    Answers, Assessment, Change, FileDiff, Need, Output, Question, Reading, Risk, Stale, Step, Trouble,
+    Answers, Assessment, Change, FileDiff, Need, Obstacle, Output, Question, Reading, Risk, Stale, Step, Trouble,
+    Weight,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -377,9 +378,7 @@ impl Plan {
             }
         };
         let action = self.item(i).resource.action();
-        if let Some(obstacle) =
-            assessment.obstacle.as_ref().filter(|o| !o.partly || assessment.steps.is_empty() || self.policy.check)
-        {
+        if let Some(obstacle) = assessment.obstacle.as_ref().filter(|o| self.in_the_way(i, o, &assessment, chosen)) {
             let trouble = obstacle.trouble.clone();
             return self.fail_with(i, "obstacle", trouble, *assessment);
         }
@@ -418,6 +417,23 @@ impl Plan {
         }
     }
 
+    /// Whether an obstacle keeps a resource from being done in this round.
+    fn in_the_way(&self, i: usize, obstacle: &Obstacle, assessment: &Assessment, chosen: &[usize]) -> bool {
+        match &obstacle.weight {
+            Weight::Stops => true,
+            Weight::Lasts => assessment.steps.is_empty() || self.policy.check,
+            Weight::Unless(claims) => {
+                let before = self.ancestors(i);
+                !self.claimants(claims).iter().any(|j| before.contains(j) && self.would(*j, chosen))
+            }
+        }
+    }
+
+    /// Whether a resource changes in this segment or (under `--check`) would have changed.
+    fn would(&self, j: usize, chosen: &[usize]) -> bool {
+        chosen.contains(&j) || matches!(self.slots[j].now, Now::Finished { status: Status::WouldChange, .. })
+    }
+
     /// Whose failure keeps this one from being done, if any.
     fn cause(&self, i: usize) -> Option<usize> {
         if let Some(gate) = self.gate {
@@ -444,9 +460,7 @@ impl Plan {
 
     /// A change that is still to come, or (under `--check`) would have come, after which this one has to be probed.
     fn moving(&self, i: usize, chosen: &[usize]) -> Option<usize> {
-        let would = |j: &usize| {
-            chosen.contains(j) || matches!(self.slots[*j].now, Now::Finished { status: Status::WouldChange, .. })
-        };
+        let would = |j: &usize| self.would(*j, chosen);
         let resource = &self.item(i).resource;
         match (&self.slots[i].now, resource.stale_after()) {
             (Now::NotYet(_), _) | (_, Stale::AnyDependency) => self.ancestors(i).into_iter().find(would),

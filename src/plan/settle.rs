@@ -3,7 +3,7 @@
 use super::{Applied, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
 use crate::error::Error;
 use crate::event::{Problem, Status};
-use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble};
+use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight};
 use std::collections::BTreeMap;
 
 impl Plan {
@@ -172,7 +172,9 @@ impl Plan {
             trouble.hint = after.obstacle.as_ref().and_then(|o| o.trouble.hint.clone());
             return self.fail_with(i, "verify", trouble, Assessment { warnings, changes: now, ..before });
         }
-        if let Some(obstacle) = after.obstacle.as_ref().or(before.obstacle.as_ref().filter(|o| o.partly)) {
+        if let Some(obstacle) =
+            after.obstacle.as_ref().or(before.obstacle.as_ref().filter(|o| o.weight == Weight::Lasts))
+        {
             let trouble = obstacle.trouble.clone();
             return self.fail_with(i, "obstacle", trouble, Assessment { warnings, ..before });
         }

@@ -98,7 +98,7 @@ impl Resource for Fake {
     }
     fn obstacle(&self, now: &String) -> Option<crate::resource::Obstacle> {
         let trouble = Trouble::new("no");
-        (self.gate && now != "up").then_some(crate::resource::Obstacle { trouble, partly: false })
+        (self.gate && now != "up").then_some(crate::resource::Obstacle::stops(trouble))
     }
     fn action(&self) -> bool {
         self.act

@@ -18,8 +18,7 @@ pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
             let title = clean(event.title.as_deref().unwrap_or(&event.address));
             let because = match event.because.as_deref() {
                 None | Some("") => String::new(),
-                Some(owed) if owed.starts_with("owed by ") => format!(", {}", clean(owed)),
-                Some(called) => format!(", notified by {}", clean(called)),
+                Some(called) => format!(", {}", clean(called)),
             };
             return std::iter::once(format!("{verb} handler {title}{because}")).chain(changes(event)).collect();
         }

@@ -387,12 +387,20 @@ fn handlers() {
     let ifcfg = changed("ifcfg:eth0", &[change("MTU", Value::Null, "9000"), change("ONBOOT", "no", "yes")]);
     let run = Run::new()
         .play("Tune", "gpu[1-3]", 3)
-        .on("gpu[1-2]", HostStatus::Changed, &[ifcfg.clone(), handler(Status::Changed, "ifcfg:eth0, copy:/x")])
+        .on(
+            "gpu[1-2]",
+            HostStatus::Changed,
+            &[ifcfg.clone(), handler(Status::Changed, "notified by ifcfg:eth0, copy:/x")],
+        )
         .on("gpu3", HostStatus::Changed, &[handler(Status::Changed, "owed by run r0")]);
     insta::assert_snapshot!("handlers", run.human());
     let run = Run::check()
         .play("Tune", "gpu[1-3]", 3)
-        .on("gpu[1-2]", HostStatus::Changed, &[would(ifcfg), handler(Status::WouldChange, "ifcfg:eth0, copy:/x")])
+        .on(
+            "gpu[1-2]",
+            HostStatus::Changed,
+            &[would(ifcfg), handler(Status::WouldChange, "notified by ifcfg:eth0, copy:/x")],
+        )
         .on("gpu3", HostStatus::Changed, &[handler(Status::WouldChange, "owed by run r0")]);
     insta::assert_snapshot!("handlers_checked", run.human());
 }

@@ -83,7 +83,7 @@ impl Resource for Assert {
             Some(message) => format!("{}: `{failed}` doesn't hold", message.trim_end().trim_end_matches('.')),
             None => format!("`{failed}` doesn't hold"),
         };
-        Some(Obstacle { trouble: Trouble::new(message), partly: false })
+        Some(Obstacle::stops(Trouble::new(message)))
     }
 
     fn gate(&self) -> bool {

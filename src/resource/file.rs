@@ -1,7 +1,7 @@
 //! `file`: folders, links, permissions, and that something isn't there.
 
 use super::attributes::{WHY, Wanted, pair};
-use super::managed::{folders, no_folder};
+use super::managed::{folders, no_folder, no_folder_yet};
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Question, Reading, Resource, Spec, Step, Trouble, spec,
@@ -162,10 +162,9 @@ impl Resource for File {
                 };
                 Reading::NotYet(Trouble::new(what).hint("`copy` and `template` make files, `state: directory` folders"))
             }
-            (State::Link(_), Kind::NoParent | Kind::Blocked) if found.link.is_none() => {
+            (State::Link(_) | State::Directory, Kind::Blocked) if found.link.is_none() => {
                 Reading::NotYet(no_folder(path, found))
             }
-            (State::Directory, Kind::Blocked) => Reading::NotYet(no_folder(path, found)),
             _ => Reading::State(found.clone()),
         })
     }
@@ -245,9 +244,10 @@ impl Resource for File {
                 Trouble::new(format!("something is mounted below {path}, on {}", now.mounts_below.join(", ")))
                     .hint("unmount it first: to remove the folder would remove what is in there")
             }
+            (State::Link(_), Kind::NoParent) if now.link.is_none() => return Some(no_folder_yet(path, now)),
             _ => return None,
         };
-        Some(Obstacle { trouble, partly: false })
+        Some(Obstacle::stops(trouble))
     }
 
     fn warnings(&self, now: &Found) -> Vec<String> {

@@ -101,7 +101,8 @@ impl<O: Origin> Resource for Managed<O> {
         let found = answers.get::<WholeFile>(&self.question())?;
         match &found.kind {
             Kind::File(_, Content::Unreadable(why)) => Err(why.clone()),
-            Kind::NoParent | Kind::Blocked => Ok(Reading::NotYet(no_folder(&self.path, found))),
+            Kind::Blocked => Ok(Reading::NotYet(no_folder(&self.path, found))),
+            Kind::NoParent if found.link.is_some() => Ok(Reading::NotYet(no_folder(&self.path, found))),
             _ => Ok(Reading::State(found.clone())),
         }
     }
@@ -138,7 +139,7 @@ impl<O: Origin> Resource for Managed<O> {
 
     fn files(&self, now: &Found) -> Vec<FileDiff> {
         let before = match &now.kind {
-            Kind::Absent => None,
+            Kind::Absent | Kind::NoParent => None,
             Kind::File(_, Content::Bytes(bytes)) => Some(bytes.clone()),
             _ => return Vec::new(),
         };
@@ -153,9 +154,10 @@ impl<O: Origin> Resource for Managed<O> {
             Kind::Other(_) => {
                 Trouble::new(format!("{path} is a device, a socket or a pipe, which is no file to write"))
             }
+            Kind::NoParent => return Some(no_folder_yet(path, now)),
             _ => return None,
         };
-        Some(Obstacle { trouble, partly: false })
+        Some(Obstacle::stops(trouble))
     }
 
     fn warnings(&self, now: &Found) -> Vec<String> {
@@ -206,6 +208,11 @@ pub(super) fn no_folder(path: &str, found: &Found) -> Trouble {
         (None, _) => Trouble::new(format!("the folder {folder} isn't there"))
             .hint(format!("make it before: `file: {{path: {folder}, state: directory}}`")),
     }
+}
+
+/// The same as an obstacle, which whoever makes the folder takes away.
+pub(super) fn no_folder_yet(path: &str, found: &Found) -> Obstacle {
+    Obstacle::unless(no_folder(path, found), folders(path).map(|f| Claim::new("path", f)).collect())
 }
 
 /// `validate` as Ansible has it: a command, no shell, in which `%s` is the path of the new file.

@@ -294,9 +294,37 @@ impl Trouble {
 pub struct Obstacle {
     /// What it is.
     pub trouble: Trouble,
-    /// Whether the steps are worth taking all the same (a live value, where another file wins at boot). The resource
-    /// fails either way.
-    pub partly: bool,
+    /// What follows from it.
+    pub weight: Weight,
+}
+
+/// What follows from an [`Obstacle`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Weight {
+    /// The resource fails and none of its steps are taken.
+    Stops,
+    /// The steps are worth taking all the same (a live value, where another file wins at boot), and then it fails.
+    Lasts,
+    /// It fails and nothing is done, unless something that claims one of these changes before it: the folder that a
+    /// file needs, in the same segment.
+    Unless(Vec<Claim>),
+}
+
+impl Obstacle {
+    /// One that stops the resource.
+    pub fn stops(trouble: Trouble) -> Obstacle {
+        Obstacle { trouble, weight: Weight::Stops }
+    }
+
+    /// One that doesn't keep the steps from being taken.
+    pub fn lasts(trouble: Trouble) -> Obstacle {
+        Obstacle { trouble, weight: Weight::Lasts }
+    }
+
+    /// One that a change of whoever claims one of these takes away.
+    pub fn unless(trouble: Trouble, claims: Vec<Claim>) -> Obstacle {
+        Obstacle { trouble, weight: Weight::Unless(claims) }
+    }
 }
 
 /// All that the engine needs to know of a resource on a host at one moment.
@@ -376,7 +404,8 @@ impl<R: Resource> AnyResource for R {
         };
         let changes = self.diff(&now);
         let obstacle = self.obstacle(&now);
-        let act = (Resource::action(self) || !changes.is_empty()) && obstacle.as_ref().is_none_or(|o| o.partly);
+        let act = (Resource::action(self) || !changes.is_empty())
+            && obstacle.as_ref().is_none_or(|o| o.weight != Weight::Stops);
         Ok(Reading::State(Assessment {
             remaining: self.verify(&now),
             steps: if act { self.apply(&now) } else { Vec::new() },

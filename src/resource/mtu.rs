@@ -179,10 +179,10 @@ impl Resource for Mtu {
             let port =
                 if link.name == now.link.name { String::new() } else { format!(", a port of {},", now.link.name) };
             let trouble = Trouble::new(format!("{}{port} can't have an MTU of {wanted}: {limit}", link.name));
-            return Some(Obstacle { trouble, partly: false });
+            return Some(Obstacle::stops(trouble));
         }
         match &now.boot {
-            Some(Err(trouble)) => Some(Obstacle { trouble: trouble.clone(), partly: true }),
+            Some(Err(trouble)) => Some(Obstacle::lasts(trouble.clone())),
             _ => None,
         }
     }
@@ -449,7 +449,7 @@ mod tests {
         let resource = mtu("v1", 70_000);
         let obstacle = resource.obstacle(&state(Shell::Dash, "", &resource)).unwrap();
         assert_eq!(obstacle.trouble.message, "v1 can't have an MTU of 70000: the most that its driver takes is 65535");
-        assert!(!obstacle.partly, "nothing may be touched");
+        assert_eq!(obstacle.weight, crate::resource::Weight::Stops, "nothing may be touched");
         // busybox' ip doesn't tell them.
         assert_eq!(resource.obstacle(&state(Shell::Busybox, "", &resource)), None);
     }

@@ -5,7 +5,7 @@ mod host;
 use netplay::error::{Error, Kind};
 use netplay::resource::{
     self, Answers, AnyResource, Change, Effect, Env, FileDiff, Inquiry, Need, Output, Predicate, Put, Reading, Risk,
-    Spec, Stale, Step, Trouble,
+    Spec, Stale, Step, Trouble, Weight,
 };
 use netplay::source::Source;
 use netplay::yaml::{self, Node};
@@ -225,8 +225,15 @@ fn outcome(case: &Node) -> String {
                 found.remaining.iter().for_each(|c| change(&mut out, "remaining", c));
             }
             if let Some(obstacle) = &found.obstacle {
-                let title = if obstacle.partly { "obstacle, steps all the same" } else { "obstacle" };
-                trouble(&mut out, title, &obstacle.trouble);
+                let title = match &obstacle.weight {
+                    Weight::Stops => "obstacle".to_owned(),
+                    Weight::Lasts => "obstacle, steps all the same".to_owned(),
+                    Weight::Unless(claims) => {
+                        let claims: Vec<String> = claims.iter().map(ToString::to_string).collect();
+                        format!("obstacle, unless made before: {}", claims.join(", "))
+                    }
+                };
+                trouble(&mut out, &title, &obstacle.trouble);
             }
             for warning in &found.warnings {
                 let _ = writeln!(out, "warning: {}", clean(warning));

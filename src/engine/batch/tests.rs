@@ -246,6 +246,7 @@ fn files_are_replaced_in_one_go() {
         std::fs::create_dir(host.path("dir")).unwrap();
         std::fs::write(host.path(".netplay-r0-3"), "left over").unwrap();
         std::fs::write(host.path("place"), "old").unwrap();
+        std::fs::write(host.path("place2"), "old").unwrap();
         let validate = |text: &str| Some(Script::new().user(text));
         let pieces = [
             piece(1, &[], &[], Step::Put(put(host.path("new 'x' -"), &body))),
@@ -269,12 +270,22 @@ fn files_are_replaced_in_one_go() {
             piece(9, &[], &[], Step::Put(Put { in_place: true, ..put(host.path("place"), b"in place") })),
             piece(10, &[], &[], Step::Put(put(host.path("empty"), b""))),
             piece(11, &[10], &[], Step::Put(put("/proc/none".into(), b"x"))),
+            piece(
+                12,
+                &[],
+                &[],
+                Step::Put(Put {
+                    in_place: true,
+                    validate: validate("grep -q good \"$file\""),
+                    ..put(host.path("place2"), b"bad")
+                }),
+            ),
         ];
         let before = std::fs::metadata(host.path("place")).unwrap();
         let reader = feed(&shell, &host.batch(&pieces, &[]));
         assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
         let good: Vec<u32> = codes(&reader).iter().filter(|(_, c)| c == "0").map(|(i, _)| *i).collect();
-        assert_eq!(good, [1, 2, 3, 8, 9, 10], "{shell:?} {:?}", (1..12).map(|i| out(&reader, i)).collect::<Vec<_>>());
+        assert_eq!(good, [1, 2, 3, 8, 9, 10], "{shell:?} {:?}", (1..13).map(|i| out(&reader, i)).collect::<Vec<_>>());
         let file = |name: &str| std::fs::read(host.path(name)).unwrap();
         assert_eq!(file("new 'x' -"), body);
         assert_eq!(std::fs::metadata(host.path("new 'x' -")).unwrap().permissions().mode() & 0o7777, 0o640);
@@ -284,6 +295,8 @@ fn files_are_replaced_in_one_go() {
         use std::os::unix::fs::MetadataExt as _;
         assert_eq!(before.ino(), std::fs::metadata(host.path("place")).unwrap().ino());
         assert!(!Path::new(&host.path("bad")).exists());
+        assert_eq!(file("place2"), b"old");
+        assert!(out(&reader, 11).contains("could be written to /proc/"), "{}", out(&reader, 11));
         assert!(out(&reader, 4).contains("leads to a folder that isn't there"), "{}", out(&reader, 4));
         assert!(out(&reader, 5).contains("is a directory"));
         assert!(out(&reader, 6).contains("there is no folder"));
@@ -343,13 +356,13 @@ fn a_change_takes_the_lock_and_counts() {
         let pieces = [piece(1, &[], &[], run("sleep 30 & :"))];
         let reader = feed(&shell, &locked(&host, 0, &pieces));
         assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
-        assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "1\n");
+        assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "2\n");
         // The child of the step doesn't hold the lock; a state that has moved on is left alone.
         let reader = feed(&shell, &locked(&host, 0, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
         let holder = Command::new("flock").args([&host.path("run/lock"), "sleep", "20"]).spawn();
         std::thread::sleep(Duration::from_millis(300));
-        let reader = feed(&shell, &locked(&host, 1, &pieces));
+        let reader = feed(&shell, &locked(&host, 2, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Locked("run r of me".into()), vec![]), "{shell:?}");
         assert_eq!(reader.waited_for(), Some("run r of me"));
         let calm = Batch { nonce: NONCE, run: "r", folders: host.folders(), calm: true, ..Batch::default() }.compose();
@@ -360,6 +373,11 @@ fn a_change_takes_the_lock_and_counts() {
         holder.wait().unwrap();
         let _ = Command::new("pkill").args(["-f", "sleep 20"]).status();
         assert_eq!(*feed(&shell, &calm).ending(), Ending::Complete, "{shell:?}");
+        // A change that never came to its end makes what was probed in the middle of it worthless.
+        std::fs::write(host.path("run/generation"), "5\n").unwrap();
+        let reader = feed(&shell, &locked(&host, 5, &pieces));
+        assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
+        assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "6\n");
     }
 }
 

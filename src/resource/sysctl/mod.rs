@@ -405,7 +405,7 @@ impl Resource for Sysctl {
         let mut hints: Vec<String> = hints.into_iter().flatten().collect();
         hints.dedup();
         let trouble = Trouble::new(messages.join("; ")).hint(hints.join("; "));
-        (!messages.is_empty()).then_some(Obstacle { trouble, partly: true })
+        (!messages.is_empty()).then_some(Obstacle::lasts(trouble))
     }
 
     fn warnings(&self, now: &State) -> Vec<String> {

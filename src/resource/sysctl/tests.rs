@@ -214,7 +214,7 @@ fn who_wins_at_boot() {
     let told = |host: &Host, text: &str| {
         let found = host.assess(&parse(text).unwrap());
         host.run(&found.steps).unwrap();
-        found.obstacle.map(|o| (o.trouble.message, o.partly))
+        found.obstacle.map(|o| (o.trouble.message, o.weight == crate::resource::Weight::Lasts))
     };
     let fails = |says: &str| Some((says.to_owned(), true));
     for shell in Shell::ALL {
