@@ -21,6 +21,8 @@ pub(crate) struct Fake {
     gate: bool,
     who: Option<&'static str>,
     ignore: bool,
+    /// Its folder, which must be there.
+    folder: Option<&'static str>,
 }
 
 impl Fake {
@@ -98,6 +100,9 @@ impl Resource for Fake {
     }
     fn obstacle(&self, now: &String) -> Option<crate::resource::Obstacle> {
         let trouble = Trouble::new("no");
+        if let Some(folder) = self.folder.filter(|_| now == "no folder") {
+            return Some(crate::resource::Obstacle::unless(trouble, vec![Claim::new("fake", folder)]));
+        }
         (self.gate && now != "up").then_some(crate::resource::Obstacle::stops(trouble))
     }
     fn action(&self) -> bool {
@@ -343,6 +348,22 @@ fn a_gate_stops_the_host_before_anything_is_changed() {
     let seen = drive(&mut plan(resources, vec![], Policy::default()), &mut host);
     assert_eq!(seen, "a=Skipped (fake:g failed), g=Failed [assert: no], b=Skipped (fake:g failed)");
     assert_eq!(host.executions, 1);
+}
+
+#[test]
+fn a_folder_and_its_file_are_one_segment() {
+    let file = Fake { folder: Some("dir"), ..Fake::new("file").needs("dir") };
+    let mut host = Host::new(&[("dir", "down"), ("file", "no folder")]);
+    let mut plan = plan(vec![file.clone(), Fake::new("dir")], vec![], Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "file=Changed, dir=Changed");
+    assert_eq!((host.executions, host.log.join(" ")), (2, "dir file".to_owned()));
+    // Nobody makes it: then it is in the way, also under --check.
+    for check in [false, true] {
+        let mut host = Host::new(&[("dir", "up"), ("file", "no folder")]);
+        let policy = Policy { check, ..Policy::default() };
+        let mut plan = super::tests::plan(vec![file.clone(), Fake::new("dir")], vec![], policy);
+        assert_eq!(drive(&mut plan, &mut host), "file=Failed [obstacle: no], dir=Ok");
+    }
 }
 
 #[test]

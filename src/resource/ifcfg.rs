@@ -226,7 +226,7 @@ impl Resource for Ifcfg {
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
-        let total = |trouble: Trouble| Obstacle { trouble, partly: false };
+        let total = Obstacle::stops;
         if let Some(why) = now.unread.as_ref().filter(|_| !self.given) {
             return Some(total(
                 Trouble::new(format!("nothing on this host reads {}: {why}", self.path))

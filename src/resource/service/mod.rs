@@ -379,7 +379,7 @@ impl Resource for Service {
         } else {
             return None;
         };
-        Some(Obstacle { trouble, partly })
+        Some(if partly { Obstacle::lasts(trouble) } else { Obstacle::stops(trouble) })
     }
 
     fn warnings(&self, now: &State) -> Vec<String> {
