@@ -60,6 +60,11 @@ pub(super) fn hosts_by_status(finished: &RunFinished) -> BTreeMap<HostStatus, us
     counts
 }
 
+/// Whether something failed that was to be ignored.
+fn ignored(finished: &RunFinished) -> bool {
+    finished.exit_code == 0 && finished.resources.get(&Status::Failed).is_some_and(|n| *n > 0)
+}
+
 /// How many hosts must be booted.
 pub(super) fn reboots(finished: &RunFinished) -> usize {
     finished.hosts.values().filter(|total| total.reboot_pending).count()
@@ -80,7 +85,11 @@ pub(super) fn summary(finished: &RunFinished, palette: Palette) -> String {
     if all == 0 {
         return format!("nothing to do: no hosts ({time})\n");
     }
-    if finished.exit_code == 0 && pending == 0 && of(HostStatus::Ok) + of(HostStatus::Skipped) == all {
+    if finished.exit_code == 0
+        && pending == 0
+        && !ignored(finished)
+        && of(HostStatus::Ok) + of(HostStatus::Skipped) == all
+    {
         let skipped = match of(HostStatus::Skipped) {
             0 => String::new(),
             n => format!(", {} skipped", number(n)),
@@ -102,6 +111,10 @@ fn parts(
         .iter()
         .map(|(status, n)| paint(*status, &format!("{} {}", number(*n), word(*status, finished.check)), palette))
         .collect();
+    if ignored(finished) {
+        let n = finished.resources.get(&Status::Failed).copied().unwrap_or(0);
+        parts.push(palette.change(&format!("{} ignored", count(n, "failure"))));
+    }
     if pending > 0 {
         let verb = if pending == 1 { "needs" } else { "need" };
         parts.push(palette.change(&format!("{} {verb} a reboot", number(pending))));
@@ -112,6 +125,7 @@ fn parts(
 /// Whether every host is as it was wanted, so that there is nothing to put into a table.
 pub(super) fn quiet(finished: &RunFinished) -> bool {
     !finished.interrupted
+        && !ignored(finished)
         && reboots(finished) == 0
         && finished.hosts.values().all(|t| matches!(t.status, HostStatus::Ok | HostStatus::Skipped))
 }

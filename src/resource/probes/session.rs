@@ -51,9 +51,9 @@ impl Session {
             Some(_) if address.is_loopback() => {
                 Risk::Link(format!("it comes to {address} by a relay on the host, which may go through {}", link.name))
             }
-            Some(over) if over.index == link.index => Risk::Link(format!("{} has its address {address}", link.name)),
+            Some(over) if over.index == link.index => Risk::Link(format!("{} carries it", link.name)),
             Some(over) if links.carries(link, over) => {
-                Risk::Link(format!("{} carries {}, which has its address {address}", link.name, over.name))
+                Risk::Link(format!("{} carries {}, which carries it", link.name, over.name))
             }
             Some(_) => Risk::None,
             None => Risk::Link(format!("no interface has its address {address}, so {} may carry it", link.name)),
@@ -123,8 +123,8 @@ mod tests {
         let vlan = "10.0.0.1 50412 10.0.0.5 22";
         assert_eq!(risk("", "bond0.100"), "");
         assert_eq!(risk(vlan, "ib0"), "");
-        assert_eq!(risk(vlan, "bond0.100"), "bond0.100 has its address 10.0.0.5");
-        assert_eq!(risk(vlan, "eth1"), "eth1 carries bond0.100, which has its address 10.0.0.5");
+        assert_eq!(risk(vlan, "bond0.100"), "bond0.100 carries it");
+        assert_eq!(risk(vlan, "eth1"), "eth1 carries bond0.100, which carries it");
         assert!(risk("10.9.9.9 1 10.9.9.8 22", "ib0").starts_with("no interface has its address 10.9.9.8"));
         assert!(risk("127.0.0.1 1 127.0.0.1 22", "ib0").contains("relay on the host"));
     }
