@@ -557,6 +557,11 @@ fn bastions_lead_to_hidden_hosts() {
             drop(session);
             assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
         }
+        // The bastion itself is reached by a command.
+        let mut twofold = hidden("");
+        let to = &twofold.jumps[0].address;
+        twofold.jumps[0].proxy_command = Some(format!("ssh -F {} -W {to}:22 {}", env("LAB_SSH_CONFIG"), bastion()));
+        assert_eq!(run(&mut *session(&twofold), "{ echo here; exit 0; }\n").1.out, "here\n");
         let told = |target: &Target, kind: FailureKind, text: &str| {
             let failed = failure(target);
             assert!(failed.kind == kind && failed.message.contains(text), "{:?} {failed}", failed.kind);

@@ -5,6 +5,7 @@
 
 use super::super::wait::{SLICE, wait};
 use super::super::{Deadline, Failure, FailureKind};
+use super::route::Proxy;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{Shutdown, shutdown};
 use ssh2::{BlockDirections, Channel, ErrorCode, Session};
@@ -100,6 +101,8 @@ pub(super) struct Link {
     closing: Vec<Channel>,
     /// Whether another thread may hang in a call of libssh2, which holds the session's lock.
     pub(super) abandoned: bool,
+    /// The command that carries the connection.
+    pub(super) proxy: Option<Proxy>,
 }
 
 impl Link {
@@ -118,6 +121,7 @@ impl Link {
             unanswered: 0,
             closing: Vec::new(),
             abandoned: false,
+            proxy: None,
         })
     }
 

@@ -57,49 +57,45 @@ impl Ssh {
         Ssh { limits, ..Ssh::default() }
     }
 
-    /// A session that is logged in, over all jumps.
-    fn open(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Channels, Failure> {
+    /// A connection that is logged in, over all jumps.
+    fn open(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Link, Failure> {
         let mut way: Option<(&Target, Link)> = None;
-        for hop in target.jumps.iter().chain([target]) {
-            let is_bastion = !std::ptr::eq(hop, target);
-            let link = if is_bastion {
-                let key = format!("{}@{}:{}", hop.user, hop.address, hop.port);
-                let mut bastions = self.bastions.lock().unwrap_or_else(PoisonError::into_inner);
-                let own = bastions.entry(key).or_insert_with(|| Arc::new(Gate::new(PER_BASTION))).clone();
-                drop(bastions);
-                // Held before TCP connects: what a bastion counts is connections that aren't logged in yet.
-                let permit = own.enter(deadline).ok_or_else(|| queued(deadline))?;
-                let hopped = self.hop(hop, way, gate, deadline);
-                drop(permit);
-                hopped.map_err(|f| Failure { message: format!("bastion {}: {}", hop.host, f.message), ..f })?
-            } else {
-                self.hop(hop, way, gate, deadline)?
-            };
-            if !is_bastion {
-                return Ok(link);
-            }
-            way = Some((hop, link.link));
+        for bastion in &target.jumps {
+            let key = format!("{}@{}:{}", bastion.user, bastion.address, bastion.port);
+            let mut bastions = self.bastions.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = bastions.entry(key).or_insert_with(|| Arc::new(Gate::new(PER_BASTION))).clone();
+            drop(bastions);
+            // Held before TCP connects: what a bastion counts is connections that aren't logged in yet.
+            let permit = own.enter(deadline).ok_or_else(|| queued(deadline))?;
+            let link = self.hop(bastion, way, gate, deadline);
+            drop(permit);
+            let link =
+                link.map_err(|f| Failure { message: format!("bastion {}: {}", bastion.host, f.message), ..f })?;
+            way = Some((bastion, link));
         }
-        Err(Failure::new(FailureKind::Connect, "there is no way to the host"))
+        self.hop(target, way, gate, deadline)
     }
 
-    /// One session, over the one before it.
+    /// One connection, over the one before it.
     fn hop(
         &self,
         target: &Target,
         way: Option<(&Target, Link)>,
         gate: &Gate,
         deadline: &Deadline,
-    ) -> Result<Channels, Failure> {
+    ) -> Result<Link, Failure> {
         let connecting = || deadline.within(target.connect_timeout.unwrap_or(self.limits.connect));
         if let Some((via, bastion)) = way {
             let socket = route::through(bastion, via, target, &connecting())?;
-            return self.greet(target, socket, gate, deadline).map(|link| Channels::new(link, None));
+            return self.greet(target, socket, gate, deadline);
         }
         if let Some(command) = &target.proxy_command {
             let (socket, mut proxy) = route::Proxy::start(command)?;
             return match self.greet(target, socket, gate, deadline) {
-                Ok(link) => Ok(Channels::new(link, Some(proxy))),
+                Ok(mut link) => {
+                    link.proxy = Some(proxy);
+                    Ok(link)
+                }
                 Err(failure) => Err(match proxy.said() {
                     Some(text) => {
                         Failure { message: format!("{}; the proxy command says: {text}", failure.message), ..failure }
@@ -118,7 +114,7 @@ impl Ssh {
                     let jitter = u64::from(getrandom::u32().unwrap_or_default() % 400);
                     std::thread::sleep(deadline.left().min(Duration::from_millis(100 + jitter)));
                 }
-                other => return other.map(|link| Channels::new(link, None)),
+                other => return other,
             }
         }
     }
@@ -146,7 +142,8 @@ impl Ssh {
 
 impl Transport for Ssh {
     fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
-        Ok(Box::new(self.open(target, gate, deadline)?))
+        let link = self.open(target, gate, deadline)?;
+        Ok(Box::new(Channels { link, executions: 0, stuck: false }))
     }
 }
 
@@ -201,18 +198,12 @@ fn name(said: &str) -> String {
 /// A session and the channels of its executions, one after the other.
 struct Channels {
     link: Link,
-    /// The command that carries the connection.
-    _proxy: Option<route::Proxy>,
     executions: u32,
     /// Whether a packet was left half sent, so that nothing else can be.
     stuck: bool,
 }
 
 impl Channels {
-    fn new(link: Link, proxy: Option<route::Proxy>) -> Channels {
-        Channels { link, _proxy: proxy, executions: 0, stuck: false }
-    }
-
     fn channel(&mut self, deadline: &Deadline) -> Result<Channel, Failure> {
         let patience = Instant::now() + CHANNEL_PATIENCE;
         loop {
