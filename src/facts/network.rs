@@ -39,14 +39,14 @@ const ASK: &str = r#"cd /sys/class/net 2>/dev/null || exit 0
 grep -asH '' -- */speed */dev_port */device/numa_node */device/uevent */device/current_link_speed */device/current_link_width \
   */device/max_link_speed */device/max_link_width
 grep -asH '^PCI_SLOT_NAME=' -- */device/../uevent
-for d in */device/infiniband/*; do [ ! -e "$d" ] || echo "$d:"; done
+for d in */device/infiniband/*; do [ ! -e "$d" ] || printf '%s:\n' "$d"; done
 command -v ethtool >/dev/null || exit 0
 set --
 for d in */device/config; do
   i=${d%%/*}
   [ ! -e "$d" ] || [ -e "$i/device/physfn" ] || [ -d "$i/device/infiniband" ] || set -- "$@" "$i"
 done
-[ $# -eq 0 ] || lim 10 /bin/sh -c 'for i do echo "$i/ethtool:"; ethtool -i "$i"; done' sh "$@"
+[ $# -eq 0 ] || lim 10 /bin/sh -c 'for i do printf "%s/ethtool:\n" "$i"; ethtool -i "$i"; done' sh "$@"
 exit 0"#;
 
 impl Group for Devices {

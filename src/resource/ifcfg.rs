@@ -136,9 +136,10 @@ impl Resource for Ifcfg {
         let (mut file, mut odd) = (None, false);
         let unread = owners.reader(path).is_none().then(|| {
             let owner = answers.get::<LinkList>("").ok().and_then(|links| owners.of(links.get(&self.interface)?));
-            match owner {
-                Some(owned) => format!("{owned} configures {}", self.interface),
-                None => format!("what configures {} wasn't found either", self.interface),
+            match (owner, owners.readers()) {
+                (_, readers) if !readers.is_empty() => format!("such files are read by {readers}"),
+                (Some(owned), _) => format!("{owned} configures {}", self.interface),
+                (None, _) => format!("what configures {} wasn't found either", self.interface),
             }
         });
         match &found.kind {

@@ -46,7 +46,7 @@ struct Boot {
     right: bool,
     steps: Vec<Step>,
     files: Vec<FileDiff>,
-    warning: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Resource for Mtu {
@@ -204,7 +204,7 @@ impl Resource for Mtu {
             let what = dragged.join(", ");
             warnings.push(format!("what stands on {name} can't be larger: the kernel lowers {what} with it"));
         }
-        warnings.extend(now.boot.iter().flatten().filter_map(|b| b.warning.clone()));
+        warnings.extend(now.boot.iter().flatten().flat_map(|b| b.warnings.clone()));
         warnings
     }
 
@@ -357,8 +357,11 @@ impl Mtu {
             validate: None,
             in_place: false,
         }));
+        if self.mtu < 1280 {
+            boot.warnings.push("networkd raises an MTU below 1280 to that at boot, where IPv6 is on".to_owned());
+        }
         if !applied.matches_one() {
-            boot.warning = Some(format!(
+            boot.warnings.push(format!(
                 "{file} is for interfaces of a pattern: another one that comes to match it gets this MTU too"
             ));
         }
@@ -441,6 +444,26 @@ mod tests {
             let refused = apply(shell, "", &mtu("v1", 70_000), "true");
             assert_ne!(refused.code, 0, "{shell:?}: the kernel's word is passed on");
             assert!(!refused.complaint().is_empty());
+        }
+    }
+
+    #[test]
+    fn any_name_that_the_kernel_takes() {
+        for name in ["a$(id)`b`", "it's\"x\"", "back\\slash\\n", ";&|*?<x>!{}", "é=[x]"] {
+            let setup = format!("ip link add {} type veth peer name peer", crate::shell::quote(name));
+            for shell in Shell::ALL {
+                let at = crate::source::Span::start(&crate::source::Source::new("t", ""));
+                let keys = vec![
+                    ("interface", crate::yaml::Node::string(&at, name)),
+                    ("mtu", crate::yaml::Node::plain(&at, "9000")),
+                ];
+                let resource: Mtu = crate::resource::trial::parse_nodes(keys).unwrap();
+                let now = state(shell, &setup, &resource);
+                assert_eq!((now.link.name.as_str(), now.link.mtu), (name, 1500), "{shell:?}");
+                let read = crate::shell::quote(&format!("/sys/class/net/{name}/mtu"));
+                let done = apply(shell, &setup, &resource, &format!("cat {read}"));
+                assert_eq!(done.text(), "9000\n", "{name} {shell:?}: {}", done.complaint());
+            }
         }
     }
 

@@ -106,7 +106,7 @@ impl Assignments {
     /// the end; where none is wanted, all of them removed.
     ///
     /// # Errors
-    /// What would have to be changed goes on over several lines.
+    /// What would have to be changed goes on over several lines, or isn't UTF-8.
     pub fn edit(&self, edit: Edit, key: &str, wanted: Option<&str>) -> Result<Edit, Trouble> {
         let touched: Vec<&Assignment> = match wanted {
             Some(_) => self.get(key).into_iter().collect(),
@@ -115,6 +115,11 @@ impl Assignments {
         if let Some(long) = touched.iter().find(|a| a.long) {
             return Err(Trouble::new(format!("{key} goes on over several lines from line {} on", long.number))
                 .hint("write it on one line there; netplay changes whole lines"));
+        }
+        // The host compares bytes, and those aren't known any more.
+        if let Some(odd) = touched.iter().find(|a| a.line.contains('\u{fffd}')) {
+            return Err(Trouble::new(format!("line {} isn't UTF-8, and {key} stands in it", odd.number))
+                .hint("write that line anew by hand"));
         }
         Ok(match (wanted, touched.last()) {
             (None, _) => touched.iter().fold(edit, |edit, a| edit.remove(&a.line)),
@@ -273,6 +278,8 @@ mod tests {
         assert_eq!(edit("NEW", Some("a b")).unwrap(), format!("{text}NEW=\"a b\"\n"));
         assert_eq!(edit("MTU", None).unwrap(), "# top\nexport ONBOOT=no\nLONG=\"a\nb\"\n");
         assert_eq!(edit("LONG", Some("x")).unwrap_err().message, "LONG goes on over several lines from line 6 on");
+        let odd = Assignments::parse("A=1 # \u{fffd}\n").edit(Edit::of("/x"), "A", Some("2")).unwrap_err();
+        assert_eq!(odd.message, "line 1 isn't UTF-8, and A stands in it");
         let commented = Assignments::parse("A=\"1\"   # note\n").edit(Edit::of("/x"), "A", Some("2")).unwrap();
         assert_eq!(commented, Edit::of("/x").replace("A=\"1\"   # note", "A=\"2\"   # note"));
         assert!(found.has("MTU", Some("1500")) && found.has("NONE", None) && !found.has("MTU", None));

@@ -141,6 +141,12 @@ impl Owners {
         self.readers.iter().find(|(_, of)| *of == folder).map(|(reader, _)| *reader)
     }
 
+    /// Where the readers of ifcfg files look for them: `wicked in /etc/sysconfig/network`; empty without any.
+    pub fn readers(&self) -> String {
+        let one = |(reader, folder): &(&str, &str)| format!("{reader} in {folder}");
+        self.readers.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether cloud-init has made this file, and may make it again at a boot.
     pub fn by_cloud_init(&self, path: &str) -> bool {
         self.cloud_init.iter().any(|p| p == path)
@@ -155,7 +161,7 @@ echo '== ifupdown'
   grep -asHE '^[[:blank:]]*iface[[:blank:]]' -- /etc/network/interfaces /etc/network/interfaces.d/*
 echo '== ifcfg'
 set --
-for f in /etc/sysconfig/network-scripts/ifcfg-* /etc/sysconfig/network/ifcfg-*; do [ ! -f "$f" ] || { echo "$f"; set -- "$@" "$f"; }; done
+for f in /etc/sysconfig/network-scripts/ifcfg-* /etc/sysconfig/network/ifcfg-*; do [ ! -f "$f" ] || { printf '%s\n' "$f"; set -- "$@" "$f"; }; done
 echo '== cloud-init'
 [ $# -gt 0 ] && [ -d /etc/cloud ] && [ ! -e /etc/cloud/cloud-init.disabled ] &&
   ! grep -qs 'config: *["'\'']*disabled' -- /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg && grep -sl 'Created by cloud-init' -- "$@"

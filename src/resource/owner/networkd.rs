@@ -136,13 +136,13 @@ for x do shift
   [ -n "$i" ] && [ -r "/run/systemd/netif/links/$i" ] || continue
   while IFS= read -r l; do case $l in NETWORK_FILE=*) f=${l#NETWORK_FILE=} ;; esac; done <"/run/systemd/netif/links/$i"
   [ -n "$f" ] || continue
-  echo "link $x $f"
+  printf 'link %s %s\n' "$x" "$f"
   case $seen in *":$f:"*) continue ;; esac
   seen=$seen$f:
   d=${f##*/}.d
   for g in "$f" /etc/systemd/network/"$d"/*.conf /run/systemd/network/"$d"/*.conf /usr/local/lib/systemd/network/"$d"/*.conf \
     /usr/lib/systemd/network/"$d"/*.conf /lib/systemd/network/"$d"/*.conf; do
-    [ ! -e "$g" ] || { echo "file $g"; set -- "$@" "$g"; }
+    [ ! -e "$g" ] || { printf 'file %s\n' "$g"; set -- "$@" "$g"; }
   done
 done
 [ $# -eq 0 ] || grep -aH '' -- "$@""#;

@@ -127,8 +127,8 @@ const ASK: &str = r#"ip -d -j addr 2>/dev/null && exit
 cd /sys/class/net 2>/dev/null || { echo 'neither iproute2 nor /sys/class/net is there' >&2; exit 1; }
 echo sysfs
 grep -asH '' -- */ifindex */mtu */operstate */carrier */address */type */flags */uevent
-for f in */lower_*; do [ ! -L "$f" ] || echo "${f%%/*}/lower:${f#*/lower_}"; done
-for f in */master; do [ ! -L "$f" ] || { m=$(readlink -- "$f"); echo "${f%%/*}/master:${m##*/}"; }; done
+for f in */lower_*; do [ ! -L "$f" ] || printf '%s\n' "${f%%/*}/lower:${f#*/lower_}"; done
+for f in */master; do [ ! -L "$f" ] || { m=$(readlink -- "$f"); printf '%s\n' "${f%%/*}/master:${m##*/}"; }; done
 echo addresses
 ip -o addr
 exit 0"#;
