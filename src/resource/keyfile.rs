@@ -161,8 +161,7 @@ all "$@" >"$t"; r=$?
 [ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written" >&2; undo; }
 dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
 if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then chcon --reference="$p" -- "$t" || undo; fi
-if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi || undo
-"#;
+if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi || undo"#;
 
 #[cfg(test)]
 mod tests {
