@@ -106,6 +106,8 @@ lock() {
   if ! flock -n 9; then
     h=; IFS= read -r h <"$R/holder" 2>/dev/null; printf '\n%s waiting %s\n' "$N" "$h" >&3
     w=$3; until flock -n 9; do [ $((w -= 1)) -gt 0 ] || { printf '\n%s locked %s\n' "$N" "$h" >&3; exit 75; }; sleep 1; done
+    # Nobody may be there any more for whom the steps would be run.
+    printf '\n%s waiting %s\n' "$N" "$h" >&3 || exit 74
   fi
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*) g=0 ;; esac

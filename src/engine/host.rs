@@ -246,18 +246,7 @@ impl Going<'_> {
 
     fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Stop> {
         self.visit.stage(Stage::Probing);
-        let mut first = true;
-        for who in plan.users() {
-            let owed = self.probe(plan, &who, std::mem::take(&mut first))?;
-            for owed in owed {
-                if !plan.owe(&owed) && !self.visit.site.knows_handler(&owed.address) {
-                    self.warnings.push(format!(
-                        "run {} owes this host the handler `{}` ({}), which this playbook doesn't have; it stays owed",
-                        owed.run, owed.title, owed.address
-                    ));
-                }
-            }
-        }
+        self.survey(plan, true)?;
         let mut moved = 0;
         loop {
             let next = plan.advance();
@@ -286,13 +275,26 @@ impl Going<'_> {
                             }));
                         }
                         plan.retract(&segment);
-                        for who in plan.users() {
-                            self.probe(plan, &who, false)?;
-                        }
+                        self.survey(plan, false)?;
                     }
                 }
             }
         }
+    }
+
+    /// Probes as every user of the play, and learns which handlers earlier runs owe.
+    fn survey(&mut self, plan: &mut Plan, mut first: bool) -> Result<(), Stop> {
+        for who in plan.users() {
+            for owed in self.probe(plan, &who, std::mem::take(&mut first))? {
+                if !plan.owe(&owed) && !self.visit.site.knows_handler(&owed.address) {
+                    self.warnings.push(format!(
+                        "run {} owes this host the handler `{}` ({}), which this playbook doesn't have; it stays owed",
+                        owed.run, owed.title, owed.address
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn connect(&mut self) -> Result<(), Stop> {

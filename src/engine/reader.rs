@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 pub const MAX_OUTPUT: usize = 1 << 20;
 const MAX_TEXT: usize = 1 << 16;
 const MAX_HEADER: usize = 4096;
+const MAX_NOISE: usize = 4096;
 
 /// The dialogue of one batch. It is over when the batch says so, whoever still holds its output open.
 #[derive(Debug)]
@@ -89,7 +90,10 @@ impl Reader {
 
     /// What the other side printed beside the batch: banners, and errors of its shell. At most 4 KiB.
     pub fn noise(&self) -> String {
-        String::from_utf8_lossy(self.noise.trim_ascii()).into_owned()
+        // What may still be the beginning of the batch is no noise before the end.
+        let rest: &[u8] = if self.state == State::Banner { &self.buffer } else { &[] };
+        let all = [&self.noise, rest].concat();
+        String::from_utf8_lossy(all[..all.len().min(MAX_NOISE)].trim_ascii()).into_owned()
     }
 
     /// What netplay's own state is, as the batch printed it; nothing if it wasn't asked or didn't come.
@@ -133,7 +137,7 @@ impl Reader {
     }
 
     fn note(&mut self, bytes: &[u8]) {
-        let room = 4096_usize.saturating_sub(self.noise.len());
+        let room = MAX_NOISE.saturating_sub(self.noise.len());
         self.noise.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 

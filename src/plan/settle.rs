@@ -38,12 +38,13 @@ impl Plan {
         }
     }
 
-    /// Takes a segment back that was not run, since the host is no longer as it was probed.
+    /// Takes a segment back that was not run, since the host is no longer as it was probed; nor is what it was owed.
     pub fn retract(&mut self, segment: &Segment) {
         let n = self.play.resources.len();
         for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
             self.slots[i] = Slot { now: Now::Unprobed, stale: true };
         }
+        self.owed.clear();
         self.fresh.clear();
     }
 

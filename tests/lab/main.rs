@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
 
+mod breaks;
+mod engine;
 mod harness;
 mod ifcfg;
 mod itself;

@@ -149,6 +149,18 @@ fn a_probe_gives_each_fragment_its_own_outcome() {
 }
 
 #[test]
+fn what_is_said_in_place_of_a_batch_is_kept() {
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stdout(b"This account runs ");
+    reader.stderr(b"(says sshd) ");
+    reader.stdout(b"one command.\n");
+    assert_eq!(
+        (reader.ending(), reader.noise().as_str()),
+        (&Ending::Silent, "(says sshd) This account runs one command.")
+    );
+}
+
+#[test]
 fn steps_hang_on_others_and_never_on_their_children() {
     for shell in shells() {
         let host = Host::new();
@@ -378,6 +390,34 @@ fn a_change_takes_the_lock_and_counts() {
         let reader = feed(&shell, &locked(&host, 5, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
         assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "6\n");
+    }
+}
+
+/// The generation that a probe reads.
+fn generation(shell: &[&str], host: &Host) -> u64 {
+    let batch = Batch { nonce: NONCE, run: "r", folders: host.folders(), state: true, ..Batch::default() };
+    let state = feed(shell, &batch.compose()).state().unwrap();
+    state.lines().next().unwrap().strip_prefix("root ").unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_is_probed_during_a_change_is_too_old_to_change_anything() {
+    for shell in shells() {
+        let host = Host::new();
+        let pieces = [piece(1, &[], &[], run("sleep 0.7"))];
+        std::thread::scope(|scope| {
+            let change = scope.spawn(|| feed(&shell, &locked(&host, 0, &pieces)));
+            std::thread::sleep(Duration::from_millis(350));
+            let during = generation(&shell, &host);
+            change.join().unwrap();
+            assert_eq!((during, generation(&shell, &host)), (1, 2), "{shell:?}");
+            assert_eq!(*feed(&shell, &locked(&host, during, &[])).ending(), Ending::Moved, "{shell:?}");
+        });
+        // Nor is it known how far one came that was broken off.
+        std::fs::write(host.path("run/generation"), "3\n").unwrap();
+        assert_eq!(*feed(&shell, &locked(&host, 3, &[])).ending(), Ending::Moved, "{shell:?}");
+        assert_eq!(*feed(&shell, &locked(&host, 4, &[])).ending(), Ending::Complete, "{shell:?}");
+        assert_eq!(generation(&shell, &host), 6, "{shell:?}");
     }
 }
 

@@ -1,0 +1,209 @@
+//! Sessions, runs and hosts that end in the middle: what is told of it is true, and the next run mends it.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Host, Hosts, Kind, Netplay, Run};
+use crate::told::{Told, apply, told};
+
+/// A slow step between two quick ones that have a handler.
+const SLOW: &str = "
+- hosts: all
+  resources:
+    - copy: {dest: /srv/first, content: new}
+      notify: count
+    - command: {cmd: 'echo $$ >/srv/begun; sleep 2; echo ran >>/srv/ran', creates: /srv/ran}
+      after: copy:/srv/first
+    - copy: {dest: /srv/last, content: new}
+      after: command:#6
+      notify: count
+  handlers:
+    - name: count
+      command: {cmd: 'echo handled >>/srv/handled'}
+";
+
+/// All that a run may leave of itself in the folders of files that it writes.
+const LEFTOVERS: &str = "find / -xdev -name '.netplay*' -o -xdev -name '*.new' -path '*netplay*'";
+
+fn wait_for(host: Host<'_>, path: &str) {
+    let start = Instant::now();
+    while host.sh(&format!("ls {path} 2>/dev/null || true")).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}: no {path}", host.0);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn end(child: Child) -> Run {
+    Run::from(child.wait_with_output().unwrap())
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Runs once more: all is as it should be then, and nothing was done twice.
+#[track_caller]
+fn mends(netplay: &Netplay, host: Host<'_>) -> Told {
+    let mended = Told::by(netplay, 0);
+    assert_eq!(
+        host.sh("cat /srv/ran /srv/handled; printf ' ' | cat /srv/first - /srv/last"),
+        "ran\nhandled\nnew new",
+        "{}",
+        mended.run.stdout
+    );
+    assert_eq!(host.sh(LEFTOVERS), "");
+    assert_eq!(host.sh("ls /var/lib/netplay/owed"), "");
+    let converged = Told::by(netplay, 0);
+    assert_eq!((converged.count("ok"), converged.executions(host.0)), (3, 1), "{}", converged.run.stdout);
+    mended
+}
+
+#[test]
+fn a_session_that_is_killed_is_mended_by_the_next_run() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let netplay = apply(&hosts, SLOW, &[]);
+    let child = netplay.start();
+    wait_for(host, "/srv/begun");
+    host.sh("pkill -KILL -f '[s]shd: root@'");
+    let told = Told::from(end(child).exits(2));
+    // Each is told as it is found over a new session, when the step that ran has ended.
+    assert_eq!(told.status("copy:/srv/first"), "changed");
+    assert_eq!(told.status("command:#6"), "changed");
+    assert!(told.warnings().contains("it is as wanted now"), "{}", told.run.stdout);
+    assert!(told.error("copy:/srv/last").starts_with("unknown: "), "{}", told.run.stdout);
+    assert!(told.error("copy:/srv/last").contains("content: wanted sha256:"), "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /srv/ran; ls /srv/last /srv/handled 2>/dev/null || true"), "ran\n");
+    mends(&netplay, host);
+}
+
+#[test]
+fn a_run_that_is_killed_is_mended_by_the_next_one() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let netplay = apply(&hosts, SLOW, &[]);
+    let mut child = netplay.start();
+    wait_for(host, "/srv/begun");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(host.sh("ls /var/lib/netplay/owed"), "command%3acount\n");
+    // The step still runs: the next run waits for it and looks again.
+    let mended = mends(&netplay, host);
+    assert!(mended.warnings().contains("it had to wait for run "), "{}", mended.run.stdout);
+    let because = mended.resource(host.0, "command:count")["because"].as_str().unwrap().to_owned();
+    assert!(because.contains("notified by copy:/srv/last") && because.contains("owed by run "), "{because}");
+}
+
+#[test]
+fn what_a_killed_run_owes_is_done_by_the_next_one() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    // Here nothing is left to change but the handler.
+    let playbook =
+        SLOW.replace("    - copy: {dest: /srv/last, content: new}\n      after: command:#6\n      notify: count\n", "");
+    let netplay = apply(&hosts, &playbook, &[]);
+    let mut child = netplay.start();
+    wait_for(host, "/srv/begun");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(host, "/srv/ran");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(host.sh("ls /srv/handled 2>/dev/null || true"), "");
+    let foretold = Told::by(&apply(&hosts, &playbook, &["--check"]), 0);
+    assert_eq!(foretold.status("command:count"), "would_change");
+    let other = apply(&hosts, "- hosts: all\n  resources:\n    - copy: {dest: /srv/other, content: x}\n", &[]);
+    assert!(Told::by(&other, 0).warnings().contains("it stays owed"));
+    let mended = Told::by(&netplay, 0);
+    assert_eq!((mended.count("ok"), mended.status("command:count")), (2, "changed"));
+    assert!(mended.resource(host.0, "command:count")["because"].as_str().unwrap().starts_with("owed by run "));
+    assert_eq!(host.sh("cat /srv/handled /srv/ran; ls /var/lib/netplay/owed"), "handled\nran\n");
+    assert_eq!(Told::by(&netplay, 0).count("ok"), 2);
+}
+
+#[test]
+fn half_a_file_is_never_seen() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    host.sh("echo old >/srv/big");
+    let netplay = apply(&hosts, "- hosts: all\n  resources:\n    - copy: {dest: /srv/big, src: big}\n", &[]);
+    let netplay = netplay.file("files/big", &"x".repeat(1 << 20));
+    // Killed at times from the upload to the end.
+    for i in 0..10 {
+        let mut child = netplay.start();
+        std::thread::sleep(Duration::from_millis(150 + 60 * i));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let size = host.sh("wc -c </srv/big");
+        assert!(["4", "1048576"].contains(&size.trim()), "{size}");
+    }
+    host.sh("echo old >/srv/big");
+    Told::by(&netplay, 0);
+    assert_eq!(host.sh("wc -c </srv/big; ls -A /srv"), "1048576\nbig\n");
+}
+
+#[test]
+fn the_first_interruption_lets_steps_finish_and_the_second_does_not() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let (host, other) = (hosts.first(), hosts.each().nth(1).unwrap());
+    let netplay = apply(&hosts, SLOW, &["--forks", "1"]);
+    let child = netplay.start();
+    wait_for(host, "/srv/begun");
+    signal(&child, "INT");
+    let told = Told::from(end(child).exits(130));
+    assert_eq!(told.count("changed"), 4, "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /srv/ran /srv/handled"), "ran\nhandled\n");
+    // The host that wasn't begun isn't touched, and told as left out.
+    assert_eq!(told.host(other.0)["status"], "skipped");
+    assert_eq!((other.sh("ls /srv"), other.sessions()), (String::new(), 0));
+    assert!(
+        told.run.stderr.contains(&format!("--limit' {}", other.0))
+            || told.run.stderr.contains(&format!("--limit {}", other.0)),
+        "{}",
+        told.run.stderr
+    );
+
+    host.sh("rm -r /srv/*");
+    let child = netplay.start();
+    wait_for(host, "/srv/begun");
+    let start = Instant::now();
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&child, "INT");
+    end(child).exits(130);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    let netplay = apply(&hosts, SLOW, &["--limit", host.0]);
+    mends(&netplay, host);
+}
+
+#[test]
+fn a_silent_host_holds_no_other_up() {
+    let hosts = Hosts::take(Kind::Fleet, 3);
+    let [mute, stuck, fine] = [0, 1, 2].map(|i| hosts.each().nth(i).unwrap());
+    let playbook = SLOW.replace("sleep 2", "sleep 1");
+    // One accepts and says nothing, one freezes in the middle of a change.
+    mute.freeze();
+    let netplay = apply(&hosts, &playbook, &["--timeout", "2", "-e", "@quick.yaml"]).file(
+        "quick.yaml",
+        "ansible_ssh_extra_args: -o ConnectTimeout=2 -o ServerAliveInterval=1 -o ServerAliveCountMax=3\n",
+    );
+    let start = Instant::now();
+    let child = netplay.start();
+    wait_for(stuck, "/srv/begun");
+    stuck.freeze();
+    wait_for(fine, "/srv/handled");
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    let told = Told::from(end(child).exits(6));
+    // Most of it is the login's 30 s.
+    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
+    assert_eq!(told.host(fine.0)["status"], "changed");
+    assert_eq!(told.host(mute.0)["status"], "unreachable");
+    assert!(self::told(told.host(mute.0)).contains("didn't name itself"), "{}", told.host(mute.0));
+    assert_eq!(told.host(stuck.0)["status"], "failed");
+    assert_eq!(told.resource(stuck.0, "command:#6")["status"], "failed", "{}", told.run.stdout);
+    for host in [mute, stuck] {
+        host.thaw();
+    }
+    let netplay = apply(&hosts, &playbook, &["--limit", stuck.0]);
+    mends(&netplay, stuck);
+}
