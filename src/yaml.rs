@@ -287,10 +287,12 @@ fn float(text: &str) -> Option<f64> {
     };
     let (whole, fraction) = mantissa.split_once('.')?;
     let part = |s: &str| s.bytes().all(|b| b.is_ascii_digit() || b == b'_');
-    if !part(whole) || !part(fraction) || (whole.is_empty() && !fraction.starts_with(|c: char| c.is_ascii_digit())) {
-        return None;
+    if exponent.is_none() && whole.contains(':') && part(fraction) {
+        return sexagesimal(whole, fraction).map(|f| sign * f);
     }
-    if whole.starts_with('_') {
+    // PyYAML takes `+.5` for a string.
+    let bare = whole.is_empty() && (body.len() < text.len() || !fraction.starts_with(|c: char| c.is_ascii_digit()));
+    if !part(whole) || !part(fraction) || bare || whole.starts_with('_') {
         return None;
     }
     if let Some(exponent) = exponent {
@@ -301,6 +303,19 @@ fn float(text: &str) -> Option<f64> {
         }
     }
     body.replace('_', "").parse::<f64>().ok().map(|f| sign * f)
+}
+
+/// A number of base 60 with a fraction: `1:30.5` is 90.5.
+fn sexagesimal(whole: &str, fraction: &str) -> Option<f64> {
+    let mut parts = whole.split(':');
+    let first = parts.next().filter(|p| p.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut value = first.replace('_', "").parse::<f64>().ok()?;
+    for part in parts {
+        let digits = !part.is_empty() && part.len() <= 2 && part.bytes().all(|b| b.is_ascii_digit());
+        value = value * 60.0 + part.parse::<f64>().ok().filter(|p| digits && *p < 60.0)?;
+    }
+    let fraction = format!("0.{}", fraction.replace('_', ""));
+    Some(value + fraction.parse::<f64>().unwrap_or_default())
 }
 
 /// How deep a document may be nested.
@@ -559,6 +574,11 @@ mod tests {
             ("1.0e3", Str("1.0e3")),
             ("1.0e+3", Float(1000.0)),
             ("-.inf", Float(f64::NEG_INFINITY)),
+            (".5", Float(0.5)),
+            ("-.5", Str("-.5")),
+            ("1:30.5", Float(90.5)),
+            ("-0:30.", Float(-30.0)),
+            ("1:60.5", Str("1:60.5")),
             ("10.0.0.1", Str("10.0.0.1")),
             ("-", Str("-")),
             (".", Str(".")),

@@ -29,7 +29,6 @@ mod yaml_file;
 mod tests;
 
 pub use crate::error::Error as Warning;
-pub use crate::hostlist::{expand, fold, split_list};
 pub use pattern::{Selection, argument};
 pub use print::to_text;
 pub use tree::HostId;
@@ -283,7 +282,7 @@ impl Loader<'_> {
     fn list(&mut self, text: &str) -> Result<(), Error> {
         let whole = argument("-i", text);
         let meta = Meta::new(&whole.span, text.to_owned(), None);
-        for (from, part) in split_list(text) {
+        for (from, part) in hostlist::split_list(text) {
             let place = hostlist::within(&whole.span, text, from, from + part.len());
             let (names, port) = address::expand(part, &place)?;
             let port = port.map(|p| Node::plain(&place, p.to_string()));

@@ -1,8 +1,8 @@
 //! Which hosts a pattern means: `hosts:` of a play, `--limit`.
 //!
 //! As with Ansible, what a pattern adds comes first, then what it keeps (`&`), then what it takes away (`!`), whatever
-//! their order. Other than there, brackets are ranges and never a choice of characters, and a name that the inventory
-//! doesn't know is an error.
+//! their order. Other than there, brackets are ranges and never a choice of characters, a name that the inventory
+//! doesn't know is an error, and where commas separate, colons do as well (`a,b:!c`; Ansible finds nothing then).
 
 use super::tree::HostId;
 use super::{Inventory, Warning, address, hostlist, read};
@@ -160,12 +160,12 @@ impl Selector<'_> {
         Ok(self.matching(term, |name| regex.is_match(name)))
     }
 
-    /// The hosts of all groups whose name matches, then the hosts whose name does.
+    /// The hosts of all groups whose name matches, then the hosts whose name does, as they came into the inventory.
     fn matching(&mut self, term: &Term, is_match: impl Fn(&str) -> bool) -> Vec<HostId> {
         let tree = &self.inventory.tree;
         let mut seen = HashSet::new();
         let groups = tree.groups.iter().filter(|g| is_match(&g.name)).flat_map(|g| g.members.iter().copied());
-        let hosts = self.inventory.hosts().filter(|h| is_match(&tree.host(*h).name));
+        let hosts = (0..tree.explicit).map(HostId::at).filter(|h| is_match(&tree.host(*h).name));
         let hosts: Vec<HostId> = groups.chain(hosts).filter(|h| seen.insert(*h)).collect();
         if hosts.is_empty() {
             self.empty(term, format!("`{}` matches no host", term.text));

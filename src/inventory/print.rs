@@ -50,7 +50,7 @@ impl Inventory {
     /// of each host merged and not rendered, keys sorted. With `only`, as with `--limit`: only these hosts.
     pub fn to_list_json(&self, only: Option<&[HostId]>) -> Json {
         let shown: HashSet<HostId> = match only {
-            Some(hosts) => self.hosts().filter(|h| hosts.contains(h)).collect(),
+            Some(hosts) => hosts.iter().copied().collect(),
             None => self.hosts().collect(),
         };
         let mut top = BTreeMap::new();

@@ -106,6 +106,19 @@ fn ansible_says_the_same() {
 }
 
 #[test]
+fn patterns_of_ansible() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/inventory/patterns");
+    let inventory = Inventory::load(&[case.join("hosts.ini").display().to_string()], &quiet()).unwrap().0;
+    let expected = fs::read_to_string(case.join("expected")).unwrap();
+    for line in expected.lines() {
+        let (pattern, hosts) = line.split_once('\t').unwrap();
+        let selected = inventory.select(&argument("hosts", pattern), None, None).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(names(&inventory, selected.hosts), hosts, "{pattern}");
+    }
+    assert!(expected.lines().count() > 40);
+}
+
+#[test]
 fn patterns() {
     let inventory = of(
         "hosts",
@@ -114,7 +127,7 @@ fn patterns() {
     let failed = ["web2".to_owned(), "gone7".to_owned()];
     let select = |text: &str| {
         let found = inventory.select(&argument("hosts", text), None, Some(&failed)).unwrap_or_else(|e| panic!("{e}"));
-        fold(found.hosts.iter().map(|h| &**inventory.name(*h)))
+        hostlist::fold(found.hosts.iter().map(|h| &**inventory.name(*h)))
     };
     for (pattern, hosts) in [
         ("web1", "web1"),
@@ -153,6 +166,7 @@ fn patterns() {
         ("web1,fe80::1", "web1,fe80::1"),
         ("empty", ""),
         ("empty:web1", "web1"),
+        ("db2,web:!web1", "db2,web[2-4]"),
         ("localhost", "localhost"),
         ("127.0.0.1", "127.0.0.1"),
         ("@failed", "web2"),

@@ -268,7 +268,15 @@ impl Tree {
             Error::new(Kind::Inventory, format!("`{}` is the name of a group and of a host", g.name))
                 .hint("give one of them another name: the host's variables have gone to the group, as with Ansible")
         });
-        Ok(both.collect())
+        let mut warnings: Vec<Error> = both.collect();
+        if self.group(GroupId::UNGROUPED).parents.len() > 1 {
+            warnings.push(
+                Error::new(Kind::Inventory, "`ungrouped` is the child of another group").hint(
+                    "Ansible loses the hosts of such an inventory that are in no other group; netplay keeps them",
+                ),
+            );
+        }
+        Ok(warnings)
     }
 
     fn sort_out_ungrouped(&mut self) {
