@@ -68,11 +68,15 @@ umask 022; unset ENV BASH_ENV CDPATH IFS; cd /
 SESSION=${1-} OK=' '
 ";
 
-static FUNCTIONS: LazyLock<String> = LazyLock::new(|| {
-    include_str!("batch.sh")
-        .lines()
-        .filter(|l| !l.starts_with('#') && !l.is_empty())
-        .fold(String::new(), |all, l| all + l + "\n")
+/// What is sent of `batch.sh`: paragraphs by the name of their function, the first without one.
+static FUNCTIONS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+    let paragraph = |text: &'static str| {
+        let lines = text.lines().filter(|l| !l.starts_with('#'));
+        let sent = lines.clone().fold(String::new(), |all, l| all + l + "\n");
+        let name = lines.clone().next().and_then(|l| l.split_once("()")).map_or("", |(name, _)| name);
+        (name, sent)
+    };
+    include_str!("batch.sh").split("\n\n").map(paragraph).filter(|(_, sent)| !sent.is_empty()).collect()
 });
 
 impl Batch<'_> {
@@ -83,7 +87,19 @@ impl Batch<'_> {
         out.push_str("{\n");
         out.push_str(PROLOGUE);
         let _ = writeln!(out, "N={} RUN={} L={} R={}", self.nonce, quote(self.run), quote(state), quote(run));
-        out.push_str(&FUNCTIONS);
+        let steps = self.change.is_some() || self.fragments.iter().any(|f| f.user.is_some());
+        for (name, text) in &*FUNCTIONS {
+            let needed = match *name {
+                "step" | "run" | "ready" | "frame" => steps,
+                "put" | "lock" | "count" | "changed" => self.change.is_some(),
+                "calm" => self.calm,
+                "state" => self.state,
+                _ => true,
+            };
+            if needed {
+                out.push_str(text);
+            }
+        }
         out.push_str("printf '\\n%s begin\\n' \"$N\" >&3\n");
         if self.calm {
             let _ = writeln!(out, "calm {LOCK_SECONDS}");

@@ -1,4 +1,5 @@
-# The shell functions of a batch. They run under dash, bash and busybox. Comment lines are left out of what is sent.
+# The shell functions of a batch, one a paragraph. They run under dash, bash and busybox. Comment lines are left out of
+# what is sent, and functions that a batch doesn't need.
 # Beside them a batch sets: N, its nonce; RUN, the run's id; L and R, the folders of netplay's state on the host; OK,
 # the numbers of the steps that succeeded; SESSION, the host's own SSH_CONNECTION.
 
@@ -115,8 +116,10 @@ lock() {
   [ "$g" = "$1" ] || { printf '\n%s moved\n' "$N" >&3; exit 0; }
   ( umask 077; printf '%s\n' "$2" >"$R/holder" ) 2>/dev/null && count $((g + 1)) || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
 }
+
 #   count GENERATION
 count() { ( umask 077; printf '%s\n' "$1" >"$R/generation.new" && mv -f "$R/generation.new" "$R/generation" ) 2>/dev/null; }
+
 # The change is done; the lock stays ours to the end of the batch, so that its probe sees what it made.
 changed() { count $((g + 2)); }
 

@@ -126,6 +126,7 @@ impl Visit<'_> {
             ignored: 0,
             reboot: Vec::new(),
             machine: None,
+            secret: false,
         }
     }
 
@@ -197,6 +198,8 @@ struct Going<'v> {
     ignored: usize,
     reboot: Vec<String>,
     machine: Machine,
+    /// Whether scripts hold values that no output may show.
+    secret: bool,
 }
 
 /// What an execution is for.
@@ -224,6 +227,7 @@ impl Going<'_> {
             self.skips(&play);
             return Ok(());
         }
+        self.secret = play.resources.iter().chain(&play.handlers).any(|i| i.no_log);
         let graph = graph::build(&play).map_err(|errors| {
             let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
             Stop::Broken(Problem { kind: "playbook", message: text, hint: None })
@@ -449,10 +453,9 @@ impl Going<'_> {
         let (deadline, limit) = self.deadline_of(errand);
         let script = batch.compose();
         if shared.show_scripts {
-            (self.visit.events)(Event::Script {
-                host: self.visit.target.host.as_str().into(),
-                text: script.as_str().into(),
-            });
+            let hidden = "(a script with values of a no_log resource isn't shown)";
+            let text = if self.secret { hidden.into() } else { script.as_str().into() };
+            (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text });
         }
         let mut reader = Reader::new(&nonce, script);
         let request = sudo::request(&identity, login, &nonce);
