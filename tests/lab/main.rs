@@ -12,5 +12,8 @@ mod harness;
 mod ifcfg;
 mod itself;
 mod mtu;
+mod outcome;
+mod service;
+mod sysctl;
 mod told;
 mod transport;

@@ -324,6 +324,8 @@ impl Resource for Service {
             }
         }
         let verb = match self.state {
+            // A start would wait for the time that is set between two tries (systemd, src/core/service.c).
+            Some(Wanted::Started) if unit.get("SubState") == "auto-restart" => Some("restart"),
             Some(Wanted::Started) if self.moves(now) => Some("start"),
             Some(Wanted::Restarted) => Some("restart"),
             Some(Wanted::Reloaded) => Some("reload-or-restart"),
@@ -364,6 +366,10 @@ impl Resource for Service {
             let path = unit.get("FragmentPath");
             let message = format!("{id} can't be masked, since its file is where the mask would be: {path}");
             (Trouble::new(message).hint("move the file to /usr/local/lib/systemd/system, or remove it"), true)
+        } else if self.enabled == Some(false) && unit.alias && self.links_change(now) {
+            let message =
+                format!("{} is a name that {id} has while it is enabled, so it would be gone then", self.unit);
+            (Trouble::new(message).hint(format!("write `name: {id}`")), false)
         } else if self.state == Some(Wanted::Reloaded) && unit.run() == Run::Yes && unit.get("CanReload") == "no" {
             let message = format!("{id} can't be reloaded: its file has no ExecReload=");
             (Trouble::new(message).hint("use `state: restarted`"), false)

@@ -25,7 +25,7 @@ case $verb in
     for u; do
       [ -z "$n" ] || echo
       n=1
-      [ -f "units/$u" ] || { echo "Id=$u"; echo "LoadState=not-found"; continue; }
+      [ -f "units/$u" ] || { echo "Id=$u"; echo "Names=$u"; echo "LoadState=not-found"; continue; }
       while IFS= read -r line; do case $props, in *",${line%%=*},"*) printf '%s\n' "$line" ;; esac; done <"units/$u"
     done ;;
   *)
@@ -61,7 +61,8 @@ impl Host {
 
     /// A unit that is loaded, with more properties.
     fn unit(&self, name: &str, more: &str) {
-        let text = format!("Id={name}\nLoadState=loaded\nResult=success\nNeedDaemonReload=no\nDropInPaths=\n");
+        let text =
+            format!("Id={name}\nNames={name}\nLoadState=loaded\nResult=success\nNeedDaemonReload=no\nDropInPaths=\n");
         self.write(&format!("units/{name}"), &(text + &more.replace(' ', "\n") + "\n"));
     }
 
@@ -132,11 +133,15 @@ fn many_units_are_read_at_once() {
         let host = Host::new(shell);
         host.unit("a.service", "ActiveState=active UnitFileState=enabled");
         host.unit(r"b\x2d1@i.service", "ActiveState=inactive");
-        host.unit("ssh.service", "ActiveState=active Names=sshd.service");
+        host.write(
+            "units/ssh.service",
+            "Id=ssh.service\nNames=ssh.service sshd.service\nLoadState=loaded\nActiveState=active\nDropInPaths=\n",
+        );
         host.write("units/sshd.service", &fs::read_to_string(host.path("units/ssh.service")).unwrap());
         host.write(r"etc/systemd/system/b\x2d1@.service.d/x.conf", "[Service]\n");
         host.write("etc/systemd/system/new.service", "[Service]\n");
         host.write("etc/systemd/system/a.service.d/empty.conf", "");
+        host.write("etc/systemd/system/ssh.service.d/x.conf", "[Service]\n");
         host.write("run/netplay/started/a.service", "");
         let names = ["a.service", r"b\x2d1@i.service", "gone.service", "new.service", "sshd.service"];
         let answers = host.answers(names.iter().map(|n| Question::of::<Units>(*n)).collect());
@@ -148,7 +153,8 @@ fn many_units_are_read_at_once() {
         assert!(b.outdated && !b.started, "a drop-in that isn't loaded: {shell:?}");
         assert_eq!(get("gone.service"), None, "{shell:?}");
         assert!(get("new.service").unwrap().outdated, "systemd hasn't seen its file yet: {shell:?}");
-        assert_eq!(get("sshd.service").unwrap().id, "ssh.service");
+        let sshd = get("sshd.service").unwrap();
+        assert_eq!((sshd.id.as_str(), sshd.outdated, sshd.alias), ("ssh.service", true, false), "{shell:?}");
         let plain = ["ssh.service", "sshd.service"];
         let answers = host.answers(plain.iter().map(|n| Question::of::<Units>(*n)).collect());
         assert!(plain.iter().all(|n| answers.get::<Units>(n).unwrap().is_some()), "with nothing to note: {shell:?}");

@@ -3,6 +3,7 @@
 use crate::resource::{Fragment, Group, Output, Trouble};
 use crate::shell::Script;
 use std::collections::BTreeMap;
+use std::iter::once;
 
 /// The state of units, of all by one `systemctl show`. An argument is a full name: `irqbalance.service`.
 pub(super) struct Units;
@@ -15,6 +16,8 @@ pub(super) struct Triggers;
 pub(super) struct Unit {
     /// Its own name, where it was asked for by an alias.
     pub(super) id: String,
+    /// It was asked for by an alias that its being enabled made.
+    pub(super) alias: bool,
     /// Something on disk isn't what systemd has loaded.
     pub(super) outdated: bool,
     /// It was started by netplay in this boot, was inactive right after it, and systemd has no memory of such a unit.
@@ -207,18 +210,24 @@ impl Group for Units {
         let notes: Vec<Vec<&str>> = head.lines().map(|l| l.splitn(3, ' ').collect()).collect();
         let unit = |(name, properties): (&&str, BTreeMap<String, String>)| {
             let mut unit = Unit { id: (*name).to_owned(), properties, ..Unit::default() };
-            let noted = |kind: &str| notes.iter().any(|n| n.first() == Some(&kind) && n.get(1) == Some(name));
+            let names: Vec<&str> = once(*name).chain(unit.get("Names").split_whitespace()).collect();
+            let noted = |kind: &str| notes.iter().any(|n| n[0] == kind && n.get(1).is_some_and(|n| names.contains(n)));
             let loaded: Vec<&str> = unit.get("DropInPaths").split_whitespace().collect();
-            let new = |note: &Vec<&str>| matches!(note[..], ["dropin", n, path] if n == *name && !loaded.contains(&path) && !path.contains(' '));
+            let new = |note: &Vec<&str>| match note[..] {
+                ["dropin", name, path] => names.contains(&name) && !loaded.contains(&path) && !path.contains(' '),
+                _ => false,
+            };
             let missing = unit.get("LoadState") == "not-found";
             if missing && !noted("file") {
                 return Ok(None);
             }
-            unit.outdated = missing || unit.get("NeedDaemonReload") == "yes" || notes.iter().any(new);
-            unit.started = noted("started");
-            if !unit.get("Id").is_empty() {
-                unit.id = unit.get("Id").to_owned();
+            let outdated = missing || unit.get("NeedDaemonReload") == "yes" || notes.iter().any(new);
+            let (started, id) = (noted("started"), unit.get("Id").to_owned());
+            let alias = id != *name && notes.iter().any(|n| n[..] == ["file", *name]);
+            if !id.is_empty() {
+                unit.id = id;
             }
+            (unit.outdated, unit.started, unit.alias) = (outdated, started, alias);
             Ok(Some(unit))
         };
         args.iter().zip(shown).map(unit).collect()

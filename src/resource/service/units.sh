@@ -1,9 +1,24 @@
-# Reads units by their names. First what systemctl doesn't tell, a `KIND UNIT PATH` a line, then an empty line, then a
+# Reads units by their names. First what systemctl doesn't tell, a `KIND NAME PATH` a line, then an empty line, then a
 # block of properties for each unit.
 if [ ! -d /run/systemd/system ]; then
-  printf 'offline %s\n\n' "$(cat /proc/1/comm)"
+  printf 'offline %s\n' "$(cat /proc/1/comm)"
   exit 0
 fi
+shown=$(lim 30 systemctl show --no-pager \
+  -p Id,Names,LoadState,LoadError,ActiveState,SubState,UnitFileState,Type,RemainAfterExit \
+  -p Result,NeedDaemonReload,ConditionResult,ConditionTimestampMonotonic,ExecMainExitTimestampMonotonic,DropInPaths \
+  -p FragmentPath,SourcePath,TriggeredBy,WantedBy,RequiredBy,CanReload -- "$@")
+code=$?
+set -f
+IFS='
+'
+set --
+for line in $shown; do
+  case $line in Names=*) set -- "$@" "${line#Names=}" ;; esac
+done
+unset IFS
+set -- $*
+set +f
 for u; do
   # The drop-ins of an instance are those of its template too.
   case $u in *@?*.*) t=${u%%@*}@.${u##*.} ;; *) t=$u ;; esac
@@ -14,7 +29,5 @@ for u; do
   done
   if [ -e "/run/netplay/started/$u" ]; then printf 'started %s\n' "$u"; fi
 done
-echo
-lim 30 systemctl show --no-pager -p Id,Names,LoadState,LoadError,ActiveState,SubState,UnitFileState,Type,RemainAfterExit \
-  -p Result,NeedDaemonReload,ConditionResult,ConditionTimestampMonotonic,ExecMainExitTimestampMonotonic,DropInPaths \
-  -p FragmentPath,SourcePath,TriggeredBy,WantedBy,RequiredBy,CanReload -- "$@"
+printf '\n%s\n' "$shown"
+exit $code
