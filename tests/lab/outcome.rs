@@ -1,6 +1,7 @@
 //! What became of each resource of a play, read from the events of a run.
 
-use crate::harness::{Hosts, Netplay};
+use crate::harness::Hosts;
+use crate::told::{self, play};
 use serde_json::Value;
 
 /// One resource or handler on one host.
@@ -32,11 +33,9 @@ impl Outcome {
 
 /// Applies a play of these entries of `resources:` and `handlers:`, which are indented by two blanks.
 pub(crate) fn apply(hosts: &Hosts, resources: &str, handlers: &str) -> Vec<Outcome> {
-    let play = format!("- hosts: all\n  confirm: none\n  resources:\n{resources}  handlers:\n{handlers}");
-    let play = if handlers.is_empty() { play.replace("  handlers:\n", "") } else { play };
-    let run = Netplay::new(hosts, &["apply", "-i", "inventory.yaml", "site.yaml", "--output", "ndjson"])
-        .file("site.yaml", &play)
-        .run();
+    let handlers = if handlers.is_empty() { String::new() } else { format!("  handlers:\n{handlers}") };
+    let play = play(&format!("{resources}  confirm: none\n{handlers}"));
+    let run = told::apply(hosts, &play, &[]).run();
     assert!(matches!(run.code, Some(0 | 2)), "{run:?}");
     let events = run.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("a JSON object a line"));
     events.filter(|e| e["event"] == "resource").map(|e| outcome(&e)).collect()

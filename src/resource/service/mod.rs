@@ -1,5 +1,6 @@
 //! `service`: units of systemd, as they run and as they start at boot.
 
+mod risk;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -97,44 +98,6 @@ impl Service {
 
     fn short(&self) -> &str {
         self.unit.strip_suffix(".service").unwrap_or(&self.unit)
-    }
-
-    /// What a restart, reload or stop of it may do to the session.
-    fn endangers(id: &str) -> Option<&'static str> {
-        const LINKS: &[&str] = &[
-            "NetworkManager",
-            "connman",
-            "dhcpcd",
-            "frr",
-            "ifup",
-            "iwd",
-            "netplan",
-            "network",
-            "networking",
-            "openibd",
-            "openvpn",
-            "openvswitch",
-            "openvswitch-switch",
-            "ovs-vswitchd",
-            "systemd-networkd",
-            "teamd",
-            "wg-quick",
-            "wicked",
-            "wickedd",
-            "wpa_supplicant",
-        ];
-        const RULES: &[&str] = &["firewalld", "ip6tables", "iptables", "netfilter-persistent", "nftables", "ufw"];
-        let name = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
-        let name = name.split('@').next().unwrap_or(name);
-        if LINKS.contains(&name) {
-            Some("takes interfaces down or sets them anew")
-        } else if RULES.contains(&name) {
-            Some("drops or replaces the rules that let the session in")
-        } else if matches!(name, "ssh" | "sshd") {
-            Some("lets nobody in if it doesn't come back")
-        } else {
-            None
-        }
     }
 
     /// A step of systemctl.
@@ -424,7 +387,7 @@ impl Resource for Service {
             Some(Wanted::Stopped) if self.moves(now) || self.sockets(now).next().is_some() => "a stop",
             _ => return Risk::None,
         };
-        let found = [now.unit.id.as_str(), &self.unit].into_iter().find_map(Service::endangers);
+        let found = [now.unit.id.as_str(), &self.unit].into_iter().find_map(risk::of);
         found.map_or(Risk::None, |does| Risk::Link(format!("{verb} of {} {does}", now.unit.id)))
     }
 

@@ -6,19 +6,21 @@
 
 mod boot;
 mod key;
+mod language;
+mod module;
 #[cfg(test)]
 mod tests;
 mod value;
 
 use self::boot::{Boot, BootFiles, Winner, assignment};
 use self::key::Parameter;
+use self::module::Module;
 use super::keyfile::Edit;
 use super::probes::small::{Small, SmallFile};
-use super::spec::{Key, Spec, text};
-use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Put, Question, Reading, Resource, Stale, Step, Trouble};
+use super::spec::{Key, Spec};
+use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Stale, Step, Trouble};
 use crate::error::Error;
 use crate::shell::Script;
-use crate::yaml::{Node, Value};
 use serde_json::Value as Json;
 
 /// Kernel parameters.
@@ -46,7 +48,7 @@ pub struct State {
     /// The next boot, if it is asked about.
     persistent: Option<Persistent>,
     /// The module of a congestion control.
-    module: Option<Module>,
+    module: Option<module::Found>,
 }
 
 #[derive(Debug)]
@@ -58,30 +60,14 @@ struct Persistent {
     lines: Vec<(boot::Assignment, String)>,
 }
 
-/// A congestion control is a module of its own, `tcp_bbr`, which the kernel loads when the value is written. It is
-/// loaded before systemd-sysctl runs by a line in a file of modules-load.d(5).
-#[derive(Debug)]
-struct Module {
-    name: String,
-    file: String,
-    /// The kernel has it, without a module.
-    built_in: bool,
-    text: Option<Vec<u8>>,
-}
-
-const CONGESTION: &str = "net/ipv4/tcp_congestion_control";
-const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const QDISC: &str = "net/core/default_qdisc";
 
 impl Sysctl {
-    /// The congestion control that is asked for, if its name can be that of a module.
-    fn module(&self) -> Option<(String, String)> {
-        let wanted = self.settings.iter().find(|s| s.key.path() == CONGESTION)?.value.as_ref()?;
-        let good = !wanted.is_empty() && wanted.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        (good && self.file.is_some()).then(|| {
-            let name = format!("tcp_{wanted}");
-            (format!("/etc/modules-load.d/{name}.conf"), name)
-        })
+    /// The module of the congestion control that is asked for.
+    fn module(&self) -> Option<Module<'_>> {
+        self.file.as_ref()?;
+        let setting = self.settings.iter().find(|s| s.key.path() == module::PARAMETER)?;
+        setting.value.as_deref().and_then(Module::of)
     }
 
     /// Each setting with what it reads.
@@ -178,23 +164,6 @@ impl Setting {
     }
 }
 
-impl Module {
-    fn pending(&self) -> bool {
-        !self.built_in && !self.lines().any(|line| line == self.name.as_bytes())
-    }
-
-    fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        self.text.iter().flat_map(|t| t.split(|&b| b == b'\n')).map(<[u8]>::trim_ascii)
-    }
-
-    fn body(&self) -> Vec<u8> {
-        let mut body = self.text.clone().unwrap_or_default();
-        body.extend_from_slice(self.name.as_bytes());
-        body.push(b'\n');
-        body
-    }
-}
-
 impl Resource for Sysctl {
     type State = State;
     const TYPE: &'static str = "sysctl";
@@ -245,7 +214,7 @@ impl Resource for Sysctl {
             return Err(Error::playbook(&node.span, "`state: absent` with `persist: false` is nothing to do")
                 .hint("`absent` takes parameters out of the boot file; live values can't be absent"));
         }
-        let settings = settings(spec, absent)?;
+        let settings = language::settings(spec, absent)?;
         let file = spec.path("file")?.unwrap_or_else(|| "/etc/sysctl.d/99-zz-netplay.conf".to_owned());
         let folder = boot::rank(&file).map(|i| boot::FOLDERS[i]);
         let read = file == boot::CLASSIC || (folder.is_some_and(|f| f != "/run/sysctl.d") && file.ends_with(".conf"));
@@ -282,10 +251,7 @@ impl Resource for Sysctl {
         if let Some(file) = &self.file {
             questions.extend([SmallFile::ask(file), Question::of::<BootFiles>("")]);
         }
-        if let Some((file, name)) = self.module() {
-            let loadable = format!("/sys/module/{name}/initstate");
-            questions.extend([file, loadable, AVAILABLE.to_owned()].map(SmallFile::ask));
-        }
+        questions.extend(self.module().iter().flat_map(Module::probe));
         questions
     }
 
@@ -308,15 +274,7 @@ impl Resource for Sysctl {
                 Some(Persistent { boot: answers.get::<BootFiles>("")?.clone(), text, lines })
             }
         };
-        let module = match self.module() {
-            None => None,
-            Some((file, name)) => {
-                let loadable = !matches!(small(&format!("/sys/module/{name}/initstate"))?, Small::Absent);
-                let available = small(AVAILABLE)?.value()?.unwrap_or_default();
-                let known = available.split_whitespace().any(|word| name.strip_prefix("tcp_") == Some(word));
-                Some(Module { built_in: known && !loadable, text: bytes(&file)?, file, name })
-            }
-        };
+        let module = self.module().map(|m| m.read(answers)).transpose()?;
         Ok(Reading::State(State { live, persistent, module }))
     }
 
@@ -332,9 +290,7 @@ impl Resource for Sysctl {
             let field = format!("{} at boot", setting.key);
             changes.push(Change::now(field, json(from), json(setting.value.as_deref())));
         }
-        if let Some(module) = now.module.as_ref().filter(|m| m.pending()) {
-            changes.push(Change::now(format!("module {} at boot", module.name), Json::Null, "loaded"));
-        }
+        changes.extend(now.module.as_ref().and_then(module::Found::change));
         changes
     }
 
@@ -355,28 +311,14 @@ impl Resource for Sysctl {
             }
             steps.push(Step::Run(script.line("[ \"$bad\" = ' ' ]")));
         }
-        if let Some(module) = now.module.as_ref().filter(|m| m.pending()) {
-            steps.push(Step::Run(Script::new().line("mkdir -p /etc/modules-load.d")));
-            steps.push(Step::Put(Put {
-                path: module.file.clone(),
-                body: module.body(),
-                mode: 0o644,
-                owner: None,
-                backup: false,
-                validate: None,
-                in_place: false,
-            }));
-        }
+        steps.extend(now.module.iter().flat_map(module::Found::steps));
         steps
     }
 
     fn files(&self, now: &State) -> Vec<FileDiff> {
         let before = now.persistent.as_ref().and_then(|p| p.text.as_deref());
         let mut files: Vec<FileDiff> = self.edit(now).map(|edit| edit.preview(before)).into_iter().collect();
-        if let Some(module) = now.module.as_ref().filter(|m| m.pending()) {
-            let (before, after) = (module.text.clone(), Some(module.body()));
-            files.push(FileDiff { path: module.file.clone(), before, after });
-        }
+        files.extend(now.module.as_ref().and_then(module::Found::preview));
         files
     }
 
@@ -440,66 +382,4 @@ impl Resource for Sysctl {
         }
         warnings
     }
-}
-
-/// The parameters that a resource names.
-fn settings(spec: &Spec<'_>, absent: bool) -> Result<Vec<Setting>, Error> {
-    let pairs: Vec<(&Node, Option<&Node>)> = match (spec.entries("values")?, spec.get("name")) {
-        (Some(_), Some(name)) => {
-            return Err(Error::playbook(&name.span, "`name` and `values` exclude each other")
-                .hint("write all parameters under `values`"));
-        }
-        (Some(entries), None) => {
-            if let Some(stray) = spec.get("value") {
-                return Err(Error::playbook(&stray.span, "`value` goes with `name`, not with `values`"));
-            }
-            entries.iter().map(|(name, value)| (name, Some(value))).collect()
-        }
-        (None, Some(name)) => vec![(name, if absent { None } else { Some(spec.need("value")?) })],
-        (None, None) => {
-            return Err(Error::playbook(&spec.node.span, "`sysctl` needs the key `values`, or `name` and `value`"));
-        }
-    };
-    let mut found: Vec<Setting> = Vec::new();
-    for (i, (name, written)) in pairs.iter().enumerate() {
-        let key = Parameter::parse(&text("name", name)?).map_err(|t| {
-            let error = Error::playbook(&name.span, t.message);
-            t.hint.into_iter().fold(error, Error::hint)
-        })?;
-        if let Some(first) = found.iter().position(|s| s.key == key) {
-            let (first, _) = pairs[first];
-            return Err(
-                Error::playbook(&pairs[i].0.span, format!("`{key}` is named twice")).also(&first.span, "first here")
-            );
-        }
-        let value = written.filter(|_| !absent).map(|node| value(&key, node)).transpose()?;
-        found.push(Setting { key, value });
-    }
-    match spec.get("values") {
-        Some(node) if found.is_empty() => Err(Error::playbook(&node.span, "`values` is empty")),
-        _ => Ok(found),
-    }
-}
-
-/// A value as it is written to the kernel: the text as it stands, a truth value of an expression as 1 or 0, a list with
-/// blanks between its items.
-fn value(key: &Parameter, node: &Node) -> Result<String, Error> {
-    if node.is_null() {
-        return Err(Error::playbook(&node.span, format!("`{key}` has no value"))
-            .hint("write `\"\"` for an empty value, or `state: absent`"));
-    }
-    let written = match &node.value {
-        Value::Bool(on) => u8::from(*on).to_string(),
-        Value::Seq(items) => items.iter().map(|item| value(key, item)).collect::<Result<Vec<_>, _>>()?.join(" "),
-        _ => text(&key.to_string(), node)?,
-    };
-    let written = value::squash(&written);
-    if written.chars().any(char::is_control) {
-        return Err(Error::playbook(&node.span, format!("`{key}` can't have a control character in its value")));
-    }
-    // The kernel takes one page (fs/proc/proc_sysctl.c).
-    if written.len() > 4000 {
-        return Err(Error::playbook(&node.span, format!("the value of `{key}` is longer than the kernel takes")));
-    }
-    Ok(written)
 }

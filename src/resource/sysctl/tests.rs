@@ -5,7 +5,7 @@ use crate::error::Kind;
 use crate::resource::trial::Shell;
 use crate::resource::{AnyResource, Assessment, Inquiry, Output};
 use crate::source::Source;
-use crate::yaml;
+use crate::yaml::{self, Node};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -96,13 +96,8 @@ impl Host {
 
     fn run(&self, steps: &[Step]) -> Result<(), String> {
         for step in steps {
-            let output = match step {
-                Step::Run(script) => self.shell.run(&self.inside(script.as_str())),
-                Step::Put(put) => {
-                    self.write(put.path.strip_prefix('/').unwrap(), &String::from_utf8_lossy(&put.body));
-                    continue;
-                }
-            };
+            let Step::Run(script) = step else { panic!("{step:?}") };
+            let output = self.shell.run(&self.inside(script.as_str()));
             if output.code != 0 {
                 return Err(format!("{}{}", output.text(), output.complaint()));
             }

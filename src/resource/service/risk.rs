@@ -1,0 +1,39 @@
+//! Units that the session may hang on.
+
+/// What a restart, reload or stop of a unit may do to the session, in words that follow its name.
+pub(super) fn of(id: &str) -> Option<&'static str> {
+    const LINKS: &[&str] = &[
+        "NetworkManager",
+        "connman",
+        "dhcpcd",
+        "frr",
+        "ifup",
+        "iwd",
+        "netplan",
+        "network",
+        "networking",
+        "openibd",
+        "openvpn",
+        "openvswitch",
+        "openvswitch-switch",
+        "ovs-vswitchd",
+        "systemd-networkd",
+        "teamd",
+        "wg-quick",
+        "wicked",
+        "wickedd",
+        "wpa_supplicant",
+    ];
+    const RULES: &[&str] = &["firewalld", "ip6tables", "iptables", "netfilter-persistent", "nftables", "ufw"];
+    let name = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
+    let name = name.split('@').next().unwrap_or(name);
+    if LINKS.contains(&name) {
+        Some("takes interfaces down or sets them anew")
+    } else if RULES.contains(&name) {
+        Some("drops or replaces the rules that let the session in")
+    } else if matches!(name, "ssh" | "sshd") {
+        Some("lets nobody in if it doesn't come back")
+    } else {
+        None
+    }
+}
