@@ -74,9 +74,10 @@ put() {
         set -- - - - "$s" "$p" "$m" "$u" "$n" "$l" "$b" "$v" "$w"
       fi
       rm -f -- "$d.netplay-"*
-      w=$( { "${12}" >"$t"; } 2>&1 | tail -n 1 )
-      [ -f "$t" ] && [ "$(wc -c <"$t")" -eq "$8" ] || { rm -f -- "$t"; echo "not all of it could be written to $d: $w"; exit 1; }
-      dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
+      # dd tells why a write failed, which printf of dash doesn't.
+      w=$( { "${12}" 2>/dev/null | dd bs=65536 conv=fsync >"$t"; } 2>&1 ) && [ "$(wc -c <"$t")" -eq "$8" ] || {
+        rm -f -- "$t"; w=${w%%"$NL"*}; echo "not all of it could be written to $d: ${w##*: }"; exit 1
+      }
       { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || { rm -f -- "$t"; exit 1; }
       if [ -n "${11}" ]; then
         file=$t; export file

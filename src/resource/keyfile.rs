@@ -158,7 +158,7 @@ undo() { rm -f -- "$t"; exit 1; }
 if [ -e "$p" ]; then cp -p -- "$p" "$t"; else ( set -C; umask 077; : >"$t" ) && chmod 0644 -- "$t"; fi || undo
 all "$@" >"$t"; r=$?
 [ $r -ne 2 ] || undo
-[ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written" >&2; undo; }
+[ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written: is the disk full?" >&2; undo; }
 dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
 if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then chcon --reference="$p" -- "$t" || undo; fi
 if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi || undo"#;
