@@ -372,7 +372,7 @@ fn a_change_takes_the_lock_and_counts() {
         // The child of the step doesn't hold the lock; a state that has moved on is left alone.
         let reader = feed(&shell, &locked(&host, 0, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
-        let holder = Command::new("flock").args([&host.path("run/lock"), "sleep", "20"]).spawn();
+        let holder = Command::new("flock").args(["--no-fork", &host.path("run/lock"), "sleep", "20"]).spawn();
         std::thread::sleep(Duration::from_millis(300));
         let reader = feed(&shell, &locked(&host, 2, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Locked("run r of me".into()), vec![]), "{shell:?}");
@@ -383,7 +383,6 @@ fn a_change_takes_the_lock_and_counts() {
         let mut holder = holder.unwrap();
         holder.kill().unwrap();
         holder.wait().unwrap();
-        let _ = Command::new("pkill").args(["-f", "sleep 20"]).status();
         assert_eq!(*feed(&shell, &calm).ending(), Ending::Complete, "{shell:?}");
         // A change that never came to its end makes what was probed in the middle of it worthless.
         std::fs::write(host.path("run/generation"), "5\n").unwrap();
