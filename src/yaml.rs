@@ -469,7 +469,8 @@ impl Loader<'_> {
             }
             let (key, n) = self.node(parser, event, at, depth + 1)?;
             let Value::Scalar { text, plain } = &key.value else {
-                return Err(self.error(&key.span, format!("a key must be a scalar, not {}", key.describe())));
+                let error = self.error(&key.span, format!("a key must be a scalar, not {}", key.describe()));
+                return Err(error.hint("a value that begins with `{{` must be quoted"));
             };
             let (text, plain) = (text.clone(), *plain);
             if let Some(first) = seen.insert(text.clone(), key.span.clone()) {

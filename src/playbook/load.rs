@@ -44,8 +44,11 @@ pub struct Play {
     /// Files of variables that have been read.
     pub(super) read: RwLock<HashMap<PathBuf, Arc<Layer>>>,
     /// Files that resources name: where they were found.
-    pub(super) found: RwLock<HashMap<(Arc<Path>, &'static str, String), Arc<Path>>>,
+    pub(super) found: RwLock<HashMap<Named, Arc<Path>>>,
 }
+
+/// A file as a resource names it: the folder of the resource's own file, the folder for files of its kind, the name.
+pub(super) type Named = (Arc<Path>, &'static str, String);
 
 /// The `become` keywords, as they are written.
 #[derive(Debug, Clone, Default)]

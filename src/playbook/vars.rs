@@ -217,7 +217,8 @@ pub(crate) struct Scope {
     /// Values of a loop.
     bound: Vec<(Arc<str>, Node)>,
     facts: Facts,
-    rendered: Mutex<HashMap<Arc<str>, Node>>,
+    /// What has been rendered. That something in it is undefined is kept, too: it is asked for again to be explained.
+    rendered: Mutex<HashMap<Arc<str>, Result<Node, Fail>>>,
 }
 
 thread_local! {
@@ -400,7 +401,7 @@ impl Scope {
         }
         let rendered = || self.rendered.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(found) = rendered().get(name) {
-            return Ok(Some(found.clone()));
+            return found.clone().map(Some);
         }
         let scope = Arc::as_ptr(self) as usize;
         BUSY.with_borrow_mut(|busy| {
@@ -418,10 +419,11 @@ impl Scope {
         })?;
         let result = template::render(&node, self);
         BUSY.with_borrow_mut(|busy| busy.pop());
-        let result = result?;
-        if let Some(node) = &result {
-            rendered().insert(Arc::from(name), node.clone());
+        match &result {
+            Ok(Some(node)) => _ = rendered().insert(Arc::from(name), Ok(node.clone())),
+            Err(fail @ Fail::Undefined(_)) => _ = rendered().insert(Arc::from(name), Err(fail.clone())),
+            _ => {}
         }
-        Ok(result)
+        result
     }
 }

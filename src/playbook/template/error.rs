@@ -1,6 +1,6 @@
 //! What goes wrong in a template, at its place in the file that it stands in.
 
-use super::{FILE, Lookup, Scope, Step, filters, header, read};
+use super::{FILE, Lookup, Scope, Step, backslashes, filters, header, read};
 use crate::error::{Error, nearest};
 use crate::source::{Source, Span};
 use crate::yaml::{Node, Value as Tree};
@@ -48,30 +48,31 @@ pub(super) fn carry(fail: Fail) -> minijinja::Error {
 
 /// Where the text of a template comes from.
 pub(super) enum Origin<'a> {
-    /// A scalar, from this byte of its text on.
-    Node(&'a Node, usize),
+    /// A scalar.
+    Node(&'a Node, Code),
     /// A file.
     File(&'a Path),
 }
 
-impl Origin<'_> {
-    /// The place of a range of bytes of the template.
-    fn place(&self, range: std::ops::Range<usize>) -> Option<Span> {
-        match self {
-            Origin::Node(node, shift) => Some(within(node, range.start + shift..range.end + shift)),
-            Origin::File(path) => {
-                let source = read(path).ok()?;
-                let (_, used) = header(&source).ok()?;
-                Some(span_of(&source, range.start + used..range.end + used))
-            }
-        }
-    }
+/// How much of a scalar's text is code.
+#[derive(Clone, Copy)]
+pub(super) enum Code {
+    /// What stands in braces.
+    Text,
+    /// One expression, which begins at this byte.
+    From(usize),
+}
 
-    fn start(&self) -> Option<Span> {
-        match self {
-            Origin::Node(node, _) => Some(node.span.clone()),
-            Origin::File(_) => self.place(0..0),
-        }
+impl Code {
+    /// The range of bytes of a scalar's text that a range of the template is.
+    fn range(self, text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let (start, code) = match self {
+            Code::Text => (0, false),
+            Code::From(start) => (start, true),
+        };
+        let text = text.get(start..).unwrap_or_default();
+        let of = |at: usize| start + backslashes::origin(text, code, at);
+        of(range.start)..of(range.end)
     }
 }
 
@@ -108,24 +109,14 @@ fn locate(node: &Node, text: &str, offset: usize) -> Option<Span> {
             break;
         }
     }
-    let style = *chars.first()?;
-    let mut at = 0;
-    let mut indent = usize::MAX;
-    match style {
-        '"' | '\'' => at = 1,
-        '|' | '>' => {
-            at = chars.iter().position(|c| *c == '\n')? + 1;
-            let content = at + chars[at..].iter().position(|c| !c.is_whitespace())?;
-            indent = content - chars[..content].iter().rposition(|c| *c == '\n')? - 1;
-        }
-        _ => {}
-    }
+    let block = block_style(node);
+    let style = block.unwrap_or(*chars.first()?);
+    // Of a block, its indentation is taken off; of anything else, all blanks.
+    let indent = if block.is_some() { node.span.column as usize - 1 } else { usize::MAX };
+    let mut at = usize::from(block.is_none() && matches!(style, '"' | '\''));
     let skip_indent = |at: &mut usize| {
-        let most = indent;
-        let spaces = chars[*at..].iter().take_while(|c| **c == ' ').count();
-        *at += spaces.min(most);
+        *at += chars[*at..].iter().take_while(|c| **c == ' ').count().min(indent);
     };
-    skip_indent(&mut at);
     for (pos, c) in text.char_indices() {
         if style != '|' && !c.is_whitespace() {
             at += chars[at..].iter().take_while(|s| s.is_whitespace()).count();
@@ -161,6 +152,20 @@ fn locate(node: &Node, text: &str, offset: usize) -> Option<Span> {
     Some(Span::at(source, first + 1 + lines, column, 1))
 }
 
+/// `|` or `>`, for a scalar that is a block: it begins on a line of its own, behind one that ends in this.
+fn block_style(node: &Node) -> Option<char> {
+    let (line, column) = (node.span.line as usize, node.span.column as usize);
+    let lines: Vec<&str> = node.span.source.text.lines().take(line).collect();
+    let (own, above) = lines.split_last()?;
+    if !own.chars().take(column - 1).all(|c| c == ' ') {
+        return None;
+    }
+    let header = above.iter().rfind(|l| !l.trim().is_empty())?;
+    let header =
+        header.split(" #").next()?.trim_end().trim_end_matches(|c: char| c.is_ascii_digit() || "+-".contains(c));
+    header.chars().next_back().filter(|c| matches!(c, '|' | '>'))
+}
+
 /// The innermost error of the engine, which knows the place best.
 fn innermost(error: &minijinja::Error) -> &minijinja::Error {
     let mut found = error;
@@ -185,25 +190,73 @@ fn carried(error: &minijinja::Error) -> Option<Fail> {
     None
 }
 
-/// The place of an error of the engine, and the text of the template that stands there.
-fn place_of(error: &minijinja::Error, origin: &Origin<'_>) -> Option<(Span, String)> {
-    let range = error.range().unwrap_or(0..0);
-    let included = error.name().and_then(|n| n.strip_prefix(FILE)).map(Path::new);
-    let origin = match included {
-        Some(path) => &Origin::File(path),
-        None => origin,
-    };
-    let place = origin.place(range.clone()).or_else(|| origin.start())?;
-    let text = match origin {
-        Origin::Node(node, shift) => node.text().and_then(|t| t.get(shift + range.start..shift + range.end)),
-        Origin::File(_) => None,
-    };
-    Some((place, text.unwrap_or_default().to_owned()))
+/// What an error is about: bytes of a text as it was written.
+struct Found<'n> {
+    text: Written<'n>,
+    range: std::ops::Range<usize>,
 }
 
-fn at_place(mut error: Error, found: Option<(Span, String)>) -> Error {
-    if let Some((place, _)) = found {
-        error.place = Some(place);
+enum Written<'n> {
+    Node(&'n Node),
+    File(Arc<Source>),
+}
+
+impl<'n> Found<'n> {
+    fn new(error: &minijinja::Error, origin: &Origin<'n>) -> Option<Found<'n>> {
+        // The engine knows only the line of some errors, such as an operator that spans several.
+        let range = error.range();
+        let included = error.name().and_then(|n| n.strip_prefix(FILE)).map(Path::new);
+        let path = match (included, origin) {
+            (Some(path), _) => path,
+            (None, Origin::File(path)) => *path,
+            (None, Origin::Node(node, code)) => {
+                let text = node.text()?;
+                let range = range.map_or(0..text.len(), |r| code.range(text, &r));
+                return Some(Found { text: Written::Node(node), range });
+            }
+        };
+        let source = read(path).ok()?;
+        let (_, used) = header(&source).ok()?;
+        let line = || {
+            let before = source.text.split_inclusive('\n').take(error.line().unwrap_or(1) - 1).map(str::len).sum();
+            before..source.text[before..].find('\n').map_or(source.text.len(), |len| before + len)
+        };
+        let range = range.map_or_else(line, |r| r.start + used..r.end + used);
+        Some(Found { text: Written::File(source), range })
+    }
+
+    fn text(&self) -> &str {
+        let whole = match &self.text {
+            Written::Node(node) => node.text().unwrap_or_default(),
+            Written::File(source) => &source.text,
+        };
+        whole.get(self.range.clone()).unwrap_or_default()
+    }
+
+    fn span(&self) -> Span {
+        self.at(self.range.clone())
+    }
+
+    /// The place of a part of it.
+    fn part(&self, part: &str) -> Span {
+        match self.text().find(part) {
+            Some(at) if !part.is_empty() => self.at(self.range.start + at..self.range.start + at + part.len()),
+            _ => self.span(),
+        }
+    }
+
+    fn at(&self, range: std::ops::Range<usize>) -> Span {
+        match &self.text {
+            Written::Node(node) if range.len() == node.text().map_or(0, str::len) => node.span.clone(),
+            Written::Node(node) => within(node, range),
+            Written::File(source) => span_of(source, range),
+        }
+    }
+}
+
+fn at_place(mut error: Error, found: Option<&Found<'_>>) -> Error {
+    if let Some(found) = found {
+        error.place = Some(found.span());
     }
     error
 }
@@ -216,7 +269,7 @@ fn playbook(message: impl Into<String>) -> Error {
 pub(super) fn syntax(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
     let error = innermost(error);
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    at_place(playbook(format!("not a valid template: {detail}")), place_of(error, origin))
+    at_place(playbook(format!("not a valid template: {detail}")), Found::new(error, origin).as_ref())
 }
 
 /// An error of an expression that sees no variables of a host.
@@ -224,14 +277,25 @@ pub(super) fn plain(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
     let inner = innermost(error);
     let detail = inner.detail().map_or_else(|| inner.kind().to_string(), str::to_owned);
     let known = filters::known(inner.kind(), &detail);
-    let error = at_place(playbook(detail), place_of(inner, origin));
+    let error = at_place(playbook(detail), Found::new(inner, origin).as_ref());
     known.into_iter().fold(error, Error::hint)
 }
 
-/// An error of the engine, as ours.
-pub(super) fn convert(error: &minijinja::Error, origin: &Origin<'_>, scope: &Arc<Scope>) -> Fail {
+/// An error of the engine, as ours. What is undefined is found out by evaluating it again, with an engine that tells.
+pub(super) fn convert(
+    error: &minijinja::Error,
+    origin: &Origin<'_>,
+    scope: &Arc<Scope>,
+    again: Option<&dyn Fn() -> Option<minijinja::Error>>,
+) -> Fail {
+    if let (ErrorKind::UndefinedError, Some(again)) = (innermost(error).kind(), again)
+        && let Some(told) = again()
+    {
+        return convert(&told, origin, scope, None);
+    }
     let inner = innermost(error);
-    let place = place_of(inner, origin);
+    let found = Found::new(inner, origin);
+    let place = found.as_ref().map(Found::span);
     match carried(error) {
         Some(Fail::Facts) => return Fail::Facts,
         Some(Fail::Undefined(e)) => return Fail::Undefined(Box::new(used(*e, place))),
@@ -243,10 +307,7 @@ pub(super) fn convert(error: &minijinja::Error, origin: &Origin<'_>, scope: &Arc
             // The engine's words end in: (`a.b` is undefined). A part of it that stands elsewhere has a `from`.
             let detail = inner.detail().unwrap_or_default();
             let expression = detail.split('`').nth(1).unwrap_or_default();
-            let place = match (place, expression) {
-                (Some((span, text)), e) if !e.is_empty() => Some(narrow(span, &text, e)),
-                (place, _) => place.map(|(span, _)| span),
-            };
+            let place = found.map(|f| f.part(expression));
             match Lookup::parse(expression) {
                 Some(lookup) => missing(&lookup, place, scope),
                 None => {
@@ -260,23 +321,28 @@ pub(super) fn convert(error: &minijinja::Error, origin: &Origin<'_>, scope: &Arc
             }
         }
         ErrorKind::SyntaxError => Fail::error(syntax(error, origin)),
-        _ => Fail::error(plain(error, origin)),
+        _ => {
+            // An operator says of what kind its operands are, not that one of them isn't there.
+            let operand = inner.detail().is_some_and(|d| d.contains("undefined"));
+            let culprit = found.as_ref().filter(|_| operand).and_then(|found| {
+                let word = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
+                let lookups = found.text().split(|c| !word(c)).filter_map(|t| Some((t, Lookup::parse(t)?)));
+                let mut lookups = lookups.filter(|(_, l)| matches!(scope.walk(l), Err(Fail::Undefined(_))));
+                lookups.next().map(|(t, lookup)| (found.part(t), lookup))
+            });
+            match culprit {
+                Some((place, lookup)) => missing(&lookup, Some(place), scope),
+                None => Fail::error(plain(error, origin)),
+            }
+        }
     }
 }
 
-/// The part of a place where an expression stands.
-fn narrow(span: Span, text: &str, expression: &str) -> Span {
-    let (Some(at), false) = (text.find(expression), text.contains('\n')) else { return span };
-    let before = u32::try_from(text[..at].chars().count()).unwrap_or(0);
-    let len = u32::try_from(expression.chars().count()).unwrap_or(1);
-    Span { column: span.column + before, len, ..span }
-}
-
 /// An error in a variable that is used at a place.
-fn used(error: Error, place: Option<(Span, String)>) -> Error {
+fn used(error: Error, place: Option<Span>) -> Error {
     match place {
-        Some((span, _)) if error.place.is_none() => error.at(&span),
-        Some((span, _)) if error.also.len() < 3 => error.also(&span, "used here"),
+        Some(span) if error.place.is_none() => error.at(&span),
+        Some(span) if error.also.len() < 3 => error.also(&span, "used here"),
         _ => error,
     }
 }
@@ -287,14 +353,14 @@ pub(super) fn at(fail: Fail, lookup: &Lookup, origin: &Origin<'_>, scope: &Arc<S
         Origin::Node(node, _) => node.text().and_then(|t| {
             let start = t.find(&lookup.root)?;
             let end = t.trim_end_matches(['}', ' ', '-', '\n']).len();
-            origin.place(start..end).map(|p| (p, String::new()))
+            Some(within(node, start..end))
         }),
         Origin::File(_) => None,
     };
     match fail {
         Fail::Facts => Fail::Facts,
         // Nothing is known of it but that it isn't there.
-        Fail::Undefined(e) if e.place.is_none() => missing(lookup, place().map(|(p, _)| p), scope),
+        Fail::Undefined(e) if e.place.is_none() => missing(lookup, place(), scope),
         Fail::Undefined(e) => Fail::Undefined(Box::new(used(*e, place()))),
         Fail::Error(e) => Fail::Error(Box::new(used(*e, place()))),
     }
@@ -332,8 +398,8 @@ fn missing(lookup: &Lookup, place: Option<Span>, scope: &Arc<Scope>) -> Fail {
             return Fail::undefined(known_elsewhere(&lookup.root).map(|h| error.clone().hint(h)).unwrap_or(error));
         }
         Err(Fail::Facts) => return Fail::Facts,
-        Err(Fail::Undefined(e)) => return Fail::Undefined(Box::new(used(*e, place.map(|p| (p, String::new()))))),
-        Err(Fail::Error(e)) => return Fail::Error(Box::new(used(*e, place.map(|p| (p, String::new()))))),
+        Err(Fail::Undefined(e)) => return Fail::Undefined(Box::new(used(*e, place))),
+        Err(Fail::Error(e)) => return Fail::Error(Box::new(used(*e, place))),
     };
     let mut so_far = lookup.root.clone();
     for step in &lookup.steps {
@@ -388,12 +454,12 @@ fn known_elsewhere(name: &str) -> Option<&'static str> {
 
 /// An expression that yields nothing: `'x' if false`, or an undefined variable that no operator met.
 pub(super) fn undefined_result(origin: &Origin<'_>, scope: &Arc<Scope>) -> Fail {
-    let Origin::Node(node, shift) = origin else { return Fail::undefined(playbook("the template yields nothing")) };
-    let text = node.text().and_then(|t| t.get(*shift..)).unwrap_or_default();
-    let expression = text.trim().trim_end_matches("}}").trim();
+    let Origin::Node(node, _) = origin else { return Fail::undefined(playbook("the template yields nothing")) };
+    let text = node.text().unwrap_or_default();
+    let expression = text.trim().trim_start_matches(['{', '-']).trim_end_matches(['}', '-']).trim();
     if let Some(lookup) = Lookup::parse(expression) {
         let start = text.find(expression).unwrap_or(0);
-        return missing(&lookup, origin.place(start..start + expression.len()), scope);
+        return missing(&lookup, Some(within(node, start..start + expression.len())), scope);
     }
     let error = playbook("the expression yields nothing that is defined").at(&node.span);
     let hint = if text.contains(" if ") { "give its `if` an `else`" } else { "give it a `default()`" };

@@ -238,7 +238,7 @@ fn to_yaml(value: &Value, kwargs: &Kwargs, default: usize) -> Result<String, Err
     let node = argument(value)?;
     let mut out = String::new();
     write_yaml(&node, indent, 0, &mut out);
-    Ok(if out.starts_with('\n') { out[1..].to_owned() } else { out } + "\n")
+    Ok(format!("{}\n", out.strip_prefix('\n').unwrap_or(&out)))
 }
 
 fn write_yaml(node: &Node, indent: usize, depth: usize, out: &mut String) {

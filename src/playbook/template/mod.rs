@@ -5,6 +5,7 @@
 //! keeps the type that it yields; anything else is a string. Three things are as Ansible has them and Jinja hasn't:
 //! `trim_blocks` is on, final newlines stay, and null prints nothing.
 
+mod backslashes;
 mod error;
 mod filters;
 mod value;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::resource::Predicate;
 use crate::source::Source;
 use crate::yaml::{self, Node, Scalar, Value as Tree};
-use error::Origin;
+use error::{Code, Origin};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Expression, Template, UndefinedBehavior, Value, context};
 use std::borrow::Cow;
@@ -42,14 +43,25 @@ static ENGINES: [LazyLock<Environment<'static>>; 4] = [
 ];
 
 /// Texts of values and conditions, compiled.
-static COMPILED: LazyLock<RwLock<HashMap<Arc<str>, Arc<Compiled>>>> = LazyLock::new(RwLock::default);
-static CONDITIONS: LazyLock<RwLock<HashMap<Arc<str>, Arc<Condition>>>> = LazyLock::new(RwLock::default);
+static COMPILED: LazyLock<Cache<Compiled>> = LazyLock::new(RwLock::default);
+static CONDITIONS: LazyLock<Cache<Condition>> = LazyLock::new(RwLock::default);
+
+/// Which of the engines the first line of a template file asks for.
+static HEADERS: LazyLock<Cache<Result<usize, Error>>> = LazyLock::new(RwLock::default);
 
 type Condition = Result<Expression<'static, 'static>, minijinja::Error>;
 
 fn engine() -> &'static Environment<'static> {
     &ENGINES[0]
 }
+
+/// The engine that says which part of an expression is undefined. It does so at the price of evaluating what stands
+/// around an error, whose errors evaluate what stands around them: it only has to explain what another one found.
+static EXPLAINING: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut env = environment(true, false);
+    env.set_debug(true);
+    env
+});
 
 fn environment(trim: bool, lstrip: bool) -> Environment<'static> {
     let mut env = Environment::new();
@@ -59,10 +71,11 @@ fn environment(trim: bool, lstrip: bool) -> Environment<'static> {
         env.set_syntax(syntax);
     }
     env.set_undefined_behavior(UndefinedBehavior::Strict);
+    env.set_debug(false);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     env.set_formatter(value::format);
-    env.set_path_join_callback(|name, parent| join(name, parent));
+    env.set_path_join_callback(join);
     env.set_loader(load);
     filters::add(&mut env);
     env
@@ -78,8 +91,8 @@ struct Compiled {
 enum Form {
     /// A plain lookup.
     Lookup(Lookup),
-    /// One expression, which begins at this byte of the text.
-    Expression(Expression<'static, 'static>, usize),
+    /// One expression, its text, and the byte that it begins at.
+    Expression(Expression<'static, 'static>, String, usize),
     /// Text with expressions in it.
     Text(Template<'static, 'static>),
     /// It can't be compiled.
@@ -166,7 +179,10 @@ fn compiled(text: &Arc<str>) -> Arc<Compiled> {
     cached(&COMPILED, text, || compile(text))
 }
 
-fn cached<T>(cache: &RwLock<HashMap<Arc<str>, Arc<T>>>, text: &Arc<str>, make: impl FnOnce() -> T) -> Arc<T> {
+/// What was made once of each text.
+type Cache<T> = RwLock<HashMap<Arc<str>, Arc<T>>>;
+
+fn cached<T>(cache: &Cache<T>, text: &Arc<str>, make: impl FnOnce() -> T) -> Arc<T> {
     // A panic elsewhere leaves a map that is whole: entries are only ever added.
     if let Some(found) = cache.read().unwrap_or_else(|e| e.into_inner()).get(text) {
         return found.clone();
@@ -185,12 +201,13 @@ fn compile(text: &str) -> Compiled {
         if let Some(lookup) = Lookup::parse(expression.trim()) {
             return Compiled { newlines, form: Form::Lookup(lookup) };
         }
+        let expression = backslashes::doubled(expression, true);
         // Several expressions (`{{ a }}-{{ b }}`) don't compile as one, and are a text.
-        if let Ok(expression) = engine().compile_expression_owned(expression.to_owned()) {
-            return Compiled { newlines, form: Form::Expression(expression, shift) };
+        if let Ok(compiled) = engine().compile_expression_owned(expression.clone()) {
+            return Compiled { newlines, form: Form::Expression(compiled, expression, shift) };
         }
     }
-    let form = match engine().get_template(text) {
+    let form = match engine().get_template(&backslashes::doubled(text, false)) {
         Ok(template) => Form::Text(template),
         Err(e) => Form::Broken(e),
     };
@@ -212,7 +229,7 @@ pub(crate) fn check(node: &Node, errors: &mut Vec<Error>) {
         _ => {
             let Some(text) = template_text(node) else { return };
             if let Form::Broken(e) = &compiled(text).form {
-                errors.push(error::syntax(e, &Origin::Node(node, 0)));
+                errors.push(error::syntax(e, &Origin::Node(node, Code::Text)));
             }
         }
     }
@@ -279,27 +296,22 @@ fn children<T: Clone>(
 fn evaluate(node: &Node, text: &Arc<str>, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
     let compiled = compiled(text);
     let result = match &compiled.form {
-        Form::Broken(e) => return Err(Fail::error(error::syntax(e, &Origin::Node(node, 0)))),
+        Form::Broken(e) => return Err(Fail::error(error::syntax(e, &Origin::Node(node, Code::Text)))),
         Form::Lookup(lookup) => {
-            let found = scope.walk(lookup).map_err(|f| error::at(f, lookup, &Origin::Node(node, 0), scope))?;
+            let found = scope.walk(lookup).map_err(|f| error::at(f, lookup, &Origin::Node(node, Code::Text), scope))?;
             Node { span: node.span.clone(), tag: None, value: found.value }
         }
-        Form::Expression(expression, shift) => {
+        Form::Expression(expression, written, shift) => {
             let _frame = enter(node)?;
-            let origin = Origin::Node(node, *shift);
-            let found = expression.eval(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
-            if found.is_undefined() {
-                return Err(error::undefined_result(&origin, scope));
-            }
-            match value::to_node(&found).map_err(|e| error::convert(&e, &origin, scope))? {
-                Some(found) => Node { span: node.span.clone(), tag: None, value: found.value },
-                None => return Ok(None),
-            }
+            let origin = Origin::Node(node, Code::From(*shift));
+            let value = eval(expression, written, &origin, scope)?;
+            let found = value::to_node(&value).map_err(|e| error::convert(&e, &origin, scope, None))?;
+            let Some(found) = found else { return Ok(None) };
+            Node { span: node.span.clone(), tag: None, value: found.value }
         }
         Form::Text(template) => {
             let _frame = enter(node)?;
-            let origin = Origin::Node(node, 0);
-            let found = template.render(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+            let found = run(template, template.name(), &Origin::Node(node, Code::Text), scope)?;
             return Ok(Some(Node::string(&node.span, keep_newlines(found, text))));
         }
     };
@@ -309,6 +321,26 @@ fn evaluate(node: &Node, text: &Arc<str>, scope: &Arc<Scope>) -> Result<Option<N
         }
         _ => Ok(Some(result)),
     }
+}
+
+/// Evaluates an expression of this text. What it yields is defined.
+fn eval(
+    expression: &Expression<'static, 'static>,
+    text: &str,
+    origin: &Origin<'_>,
+    scope: &Arc<Scope>,
+) -> Result<Value, Fail> {
+    let again = || EXPLAINING.compile_expression(text).ok()?.eval(value::scope(scope)).err();
+    match expression.eval(value::scope(scope)) {
+        Ok(value) if value.is_undefined() => Err(error::undefined_result(origin, scope)),
+        result => result.map_err(|e| error::convert(&e, origin, scope, Some(&again))),
+    }
+}
+
+/// Renders a template of this name.
+fn run(template: &Template<'_, '_>, name: &str, origin: &Origin<'_>, scope: &Arc<Scope>) -> Result<String, Fail> {
+    let again = || EXPLAINING.get_template(name).ok()?.render(value::scope(scope)).err();
+    template.render(value::scope(scope)).map_err(|e| error::convert(&e, origin, scope, Some(&again)))
 }
 
 fn enter(node: &Node) -> Result<Frame, Fail> {
@@ -328,7 +360,7 @@ fn keep_newlines(mut rendered: String, template: &str) -> String {
 }
 
 fn condition(text: &Arc<str>) -> Arc<Condition> {
-    cached(&CONDITIONS, text, || engine().compile_expression_owned(text.to_string()))
+    cached(&CONDITIONS, text, || engine().compile_expression_owned(backslashes::doubled(text, true)))
 }
 
 /// What is wrong in the syntax of a condition: one expression, a list of them, or a truth value.
@@ -351,7 +383,7 @@ pub(crate) fn check_condition(node: &Node, errors: &mut Vec<Error>) {
                 .hint("write `a == b`, not `{{ a }} == b`; text is joined by `~`"),
         );
     } else if let Err(e) = &*condition(text) {
-        errors.push(error::syntax(e, &Origin::Node(node, 0)));
+        errors.push(error::syntax(e, &Origin::Node(node, Code::From(0))));
     }
 }
 
@@ -377,16 +409,13 @@ pub(crate) fn holds(node: &Node, scope: &Arc<Scope>) -> Result<bool, Fail> {
         return Err(Fail::error(e));
     }
     let Tree::Scalar { text, .. } = &node.value else { return Ok(false) };
-    let origin = Origin::Node(node, 0);
+    let origin = Origin::Node(node, Code::From(0));
     match &*condition(text) {
         Err(e) => Err(Fail::error(error::syntax(e, &origin))),
         Ok(expression) => {
             let _frame = enter(node)?;
-            let found = expression.eval(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
-            if found.is_undefined() {
-                return Err(error::undefined_result(&origin, scope));
-            }
-            truth(node, &found).map_err(Fail::error)
+            let value = eval(expression, &backslashes::doubled(text, true), &origin, scope)?;
+            truth(node, &value).map_err(Fail::error)
         }
     }
 }
@@ -438,9 +467,9 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
     Ok(Arc::new(move |rc, output| match &*expression {
         Ok(expression) => expression
             .eval(context! { rc, output })
-            .map_err(|e| error::plain(&e, &Origin::Node(&node, 0)))
+            .map_err(|e| error::plain(&e, &Origin::Node(&node, Code::From(0))))
             .and_then(|value| truth(&node, &value)),
-        Err(e) => Err(error::syntax(e, &Origin::Node(&node, 0))),
+        Err(e) => Err(error::syntax(e, &Origin::Node(&node, Code::From(0)))),
     }))
 }
 
@@ -449,14 +478,19 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
 /// # Errors
 /// What is wrong in it, at its place in it, or that facts are needed that aren't known yet.
 pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<String, Fail> {
-    let source = read(path).map_err(|e| Fail::error(e.also(&from.span, "named here")))?;
-    let (options, _) = header(&source).map_err(Fail::error)?;
-    let engine: &'static Environment<'static> = &ENGINES[options];
-    let name = format!("{FILE}{}", path.display());
+    let name: Arc<str> = Arc::from(format!("{FILE}{}", path.display()));
+    let engine = cached(&HEADERS, &name, || {
+        let source = read(path)?;
+        header(&source).map(|(engine, _)| engine)
+    });
+    let engine: &'static Environment<'static> = match &*engine {
+        Ok(engine) => &ENGINES[*engine],
+        Err(e) => return Err(Fail::error(e.clone().also(&from.span, "named here"))),
+    };
     let origin = Origin::File(path);
-    let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope))?;
+    let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope, None))?;
     let _frame = enter(from)?;
-    let rendered = template.render(value::scope(scope)).map_err(|e| error::convert(&e, &origin, scope))?;
+    let rendered = run(&template, &name, &origin, scope)?;
     Ok(keep_newlines(rendered, template.source()))
 }
 
@@ -478,7 +512,7 @@ fn header(source: &Arc<Source>) -> Result<(usize, usize), Error> {
     let line = rest.lines().next().unwrap_or_default();
     let (mut trim, mut lstrip) = (true, false);
     for pair in line.split(',').filter(|p| !p.trim().is_empty()) {
-        let set = match pair.split_once(':').map(|(k, v)| (k.trim(), yaml::resolve(v.trim()))) {
+        match pair.split_once(':').map(|(k, v)| (k.trim(), yaml::resolve(v.trim()))) {
             Some(("trim_blocks", Scalar::Bool(b))) => trim = b,
             Some(("lstrip_blocks", Scalar::Bool(b))) => lstrip = b,
             _ => {
@@ -486,8 +520,7 @@ fn header(source: &Arc<Source>) -> Result<(usize, usize), Error> {
                 return Err(Error::playbook(&span, format!("`{}` isn't an option of a template", pair.trim()))
                     .hint("known: trim_blocks, lstrip_blocks, with True or False"));
             }
-        };
-        let () = set;
+        }
     }
     let used = "#jinja2:".len() + line.len() + usize::from(rest.len() > line.len());
     Ok((usize::from(!trim) * 2 + usize::from(lstrip), used))

@@ -1,5 +1,9 @@
 //! Playbooks as text, through loading and rendering, with a type that shows what reached it.
 
+mod loading;
+mod rendering;
+mod templates;
+
 use super::load::Loader;
 use super::*;
 use crate::error::Errors;
@@ -177,73 +181,4 @@ fn fails(resources: &str) -> String {
 
 fn refused(text: &str) -> String {
     Site::new(&[("site.yaml", text)]).load().unwrap_err()
-}
-
-#[test]
-fn numbers_keep_their_text_as_long_as_nothing_is_computed() {
-    let vars = "    mode: 0644\n    version: 1.10\n    mac: 11:22:33:44:55:06\n    onboot: yes\n    n: 9000\n    list: [0755, 1.50]\n    text: 'a'";
-    let cases = [
-        ("'{{ mode }}'", "0644"),
-        ("'{{mode}}'", "0644"),
-        ("\"{{ mode | default('0600') }}\"", "0644"),
-        ("\"{{ nothing | default('0600') }}\"", "'0600'"),
-        ("\"{{ nothing | default(mode) }}\"", "0644"),
-        ("\"{{ mode if n > 1 else 7 }}\"", "0644"),
-        ("'v{{ version }}-{{ mode }}'", "'v1.10-0644'"),
-        ("'{{ list[0] }}'", "0755"),
-        ("'{{ list | first }}'", "0755"),
-        ("'{{ list[1:] }}'", "[1.50]"),
-        ("'{{ mac }}'", "11:22:33:44:55:06"),
-        ("'hw {{ mac }}'", "'hw 11:22:33:44:55:06'"),
-        ("'{{ onboot }}'", "yes"),
-        ("'is {{ onboot }}'", "'is True'"),
-        ("'{{ not onboot }}'", "FALSE"),
-        // Computed with, they are their values.
-        ("'{{ mode + 1 }}'", "421"),
-        ("'{{ mode == 420 }}'", "TRUE"),
-        ("'{{ version > 1.05 }}'", "TRUE"),
-        ("'{{ version * 2 }}'", "2.2"),
-        ("'{{ n }}'", "9000"),
-        ("'{{ n - 18 }}'", "8982"),
-        // A number that happens to be the same isn't taken for it.
-        ("'{{ mode }} {{ 420 }} {{ range(420, 421) | first }}'", "'0644 420 420'"),
-        ("\"{{ {'m': mode} | combine({'n': n}) }}\"", "{m:0644,n:9000}"),
-        ("'{{ text }}'", "'a'"),
-        ("'{{ none }}'", "null"),
-        ("'{{ [n, text, true] }}'", "[9000,'a',TRUE]"),
-    ];
-    let (values, wanted): (Vec<&str>, Vec<&str>) = cases.into_iter().unzip();
-    // A plain string of the play stays plain.
-    let wanted: Vec<String> = wanted.iter().map(|w| (*w).to_owned()).collect();
-    assert_eq!(shown(vars, &values), wanted);
-}
-
-#[test]
-fn what_is_undefined_is_named_with_its_place() {
-    assert_eq!(
-        fails(
-            "  - show: {id: x, value: \"mtu {{ fabrik_mtu }}\"}\n  - show: {id: y, value: '{{ inventory_hostnam }}'}\n"
-        ),
-        "error: the variable `fabrik_mtu` isn't defined\n  --> site.yaml:3:34\n   3 |   - show: {id: x, value: \"mtu {{ fabrik_mtu }}\"}\n     |                                  ^^^^^^^^^^\nerror: the variable `inventory_hostnam` isn't defined\n  --> site.yaml:4:30\n   4 |   - show: {id: y, value: '{{ inventory_hostnam }}'}\n     |                              ^^^^^^^^^^^^^^^^^\n  help: did you mean `inventory_hostname`?"
-    );
-}
-
-#[test]
-fn unknown_keys_are_told_all_at_once() {
-    let told = refused(
-        "- host: all\n  tasks: []\n  resources:\n  - shw: {id: x}\n  - show: {idd: x}\n    wen: true\n  - ansible.builtin.copy: {dest: /x}\n",
-    );
-    for part in [
-        "unknown key `host` in a play\n  --> site.yaml:1:3",
-        "did you mean `hosts`?",
-        "a play has no key `tasks`\n  --> site.yaml:2:3",
-        "`shw` is neither a type nor a key of a resource\n  --> site.yaml:4:5",
-        "did you mean `show`?",
-        "unknown key `idd` in `show`\n  --> site.yaml:5:12",
-        "`show` needs the key `id`",
-        "did you mean `when`?",
-        "the play names no hosts",
-    ] {
-        assert!(told.contains(part), "{part}\n---\n{told}");
-    }
 }
