@@ -5,7 +5,7 @@ use super::{context, load_inventory, look, target, warn};
 use crate::cli;
 use crate::engine::host::Site;
 use crate::engine::run;
-use crate::error::{Error, Errors};
+use crate::error::{Error, Errors, suggest};
 use crate::graph;
 use crate::inventory::{HostId, argument};
 use crate::plan::Policy;
@@ -14,7 +14,7 @@ use crate::source::{Source, Span};
 use crate::transport::{Defaults, Identity, Target, become_from_variables};
 use crate::yaml::Node;
 use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 /// How many errors are told before the rest is only counted.
@@ -58,9 +58,11 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
             return Err(Errors(errors));
         }
     };
-    let words = |tags: &[String]| tags.to_vec();
-    let (only, skip) = (words(&args.tags), words(&args.skip_tags));
-    let tags = Arc::new(Tags::new(only.iter().map(String::as_str), skip.iter().map(String::as_str)));
+    let known: BTreeSet<Arc<str>> = books.iter().flat_map(Playbook::tags).collect();
+    for (option, tags) in [("--tags", &args.tags), ("--skip-tags", &args.skip_tags)] {
+        errors.extend(tags.iter().filter_map(|tag| unknown_tag(option, tag.trim(), &known)));
+    }
+    let tags = Arc::new(Tags::new(args.tags.iter().map(String::as_str), args.skip_tags.iter().map(String::as_str)));
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
     let mut casts = Vec::new();
     for book in books {
@@ -81,6 +83,17 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
         }
     }
     if errors.is_empty() { Ok(Programme { casts, tags }) } else { Err(told(errors)) }
+}
+
+/// A tag that no resource has would leave everything out, or nothing, and say that all is well.
+fn unknown_tag(option: &str, tag: &str, known: &BTreeSet<Arc<str>>) -> Option<Error> {
+    const SPECIAL: [&str; 5] = ["all", "always", "never", "tagged", "untagged"];
+    if tag.is_empty() || known.contains(tag) || SPECIAL.contains(&tag) {
+        return None;
+    }
+    let error = Error::usage(format!("{option}: no resource has the tag `{tag}`"));
+    let names: Vec<&str> = known.iter().map(|t| &**t).collect();
+    Some(if names.is_empty() { error.hint("the playbooks have no tags") } else { error.hint(suggest(tag, &names)) })
 }
 
 /// Each error once, and not more of them than can be read.
