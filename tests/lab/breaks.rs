@@ -22,6 +22,9 @@ const SLOW: &str = "
       command: {cmd: 'echo handled >>/srv/handled'}
 ";
 
+/// A connection that is soon known to be lost.
+const QUICK: &str = "ansible_ssh_extra_args: -o ConnectTimeout=2 -o ServerAliveInterval=1 -o ServerAliveCountMax=3\n";
+
 /// All that a run may leave of itself in the folders of files that it writes.
 const LEFTOVERS: &str = "find / -xdev -name '.netplay*' -o -xdev -name '*.new' -path '*netplay*'";
 
@@ -55,18 +58,19 @@ fn mends(netplay: &Netplay, host: Host<'_>) -> Told {
     assert_eq!(host.sh(LEFTOVERS), "");
     assert_eq!(host.sh("ls /var/lib/netplay/owed"), "");
     let converged = Told::by(netplay, 0);
-    assert_eq!((converged.count("ok"), converged.executions(host.0)), (3, 1), "{}", converged.run.stdout);
+    assert_eq!((converged.count("changed"), converged.executions(host.0)), (0, 1), "{}", converged.run.stdout);
     mended
 }
 
-#[test]
-fn a_session_that_is_killed_is_mended_by_the_next_run() {
+/// Kills the sessions of a user in the middle of a change.
+fn a_killed_session(user: &str) {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
-    let netplay = apply(&hosts, SLOW, &[]);
+    let vars = format!("all: {{hosts: {{{}: {{ansible_user: {user}, ansible_become: true}}}}}}\n", host.0);
+    let netplay = apply(&hosts, SLOW, &["-i", "more.yaml"]).file("more.yaml", &vars);
     let child = netplay.start();
     wait_for(host, "/srv/begun");
-    host.sh("pkill -KILL -f '[s]shd: root@'");
+    host.sh(&format!("pkill -KILL -f '[s]shd: {user}@'"));
     let told = Told::from(end(child).exits(2));
     // Each is told as it is found over a new session, when the step that ran has ended.
     assert_eq!(told.status("copy:/srv/first"), "changed");
@@ -75,6 +79,34 @@ fn a_session_that_is_killed_is_mended_by_the_next_run() {
     assert!(told.error("copy:/srv/last").starts_with("unknown: "), "{}", told.run.stdout);
     assert!(told.error("copy:/srv/last").contains("content: wanted sha256:"), "{}", told.run.stdout);
     assert_eq!(host.sh("cat /srv/ran; ls /srv/last /srv/handled 2>/dev/null || true"), "ran\n");
+    mends(&netplay, host);
+}
+
+#[test]
+fn a_session_that_is_killed_is_mended_by_the_next_run() {
+    a_killed_session("root");
+}
+
+#[test]
+fn a_session_that_is_killed_under_sudo_is_mended_by_the_next_run() {
+    a_killed_session("ops");
+}
+
+#[test]
+fn a_power_cut_is_mended_by_the_next_run() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let netplay = apply(&hosts, SLOW, &["-e", "@quick.yaml"]).file("quick.yaml", QUICK);
+    let child = netplay.start();
+    wait_for(host, "/srv/begun");
+    host.reset();
+    let told = Told::from(end(child).exits(2));
+    assert_eq!(told.status("copy:/srv/first"), "changed");
+    for address in ["command:#6", "copy:/srv/last"] {
+        assert!(told.error(address).starts_with("unknown: "), "{}", told.error(address));
+    }
+    // What was owed before is owed after the boot.
+    assert_eq!(host.sh("ls /var/lib/netplay/owed; ls /srv"), "command%3acount\nbegun\nfirst\n");
     mends(&netplay, host);
 }
 
@@ -177,16 +209,84 @@ fn the_first_interruption_lets_steps_finish_and_the_second_does_not() {
 }
 
 #[test]
+fn an_interrupted_run_is_taken_up_by_the_next_one() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    // The command is in the first segment and in the way of the second, which is never begun.
+    let playbook = SLOW
+        .replace("      after: copy:/srv/first\n", "      notify: count\n")
+        .replace("      after: command:#6\n", "")
+        + "    - {name: late, command: {cmd: 'touch /srv/late'}}\n";
+    let playbook = playbook.replace(
+        "  handlers:\n",
+        "    - command: {cmd: 'echo second >>/srv/second', creates: /srv/second}\n      after: command:#6\n      notify: late\n  handlers:\n",
+    );
+    let netplay = apply(&hosts, &playbook, &[]);
+    let child = netplay.start();
+    wait_for(host, "/srv/begun");
+    signal(&child, "TERM");
+    let told = Told::from(end(child).exits(130));
+    assert_eq!(told.count("changed"), 3, "{}", told.run.stdout);
+    let second = told.resource(host.0, "command:#10");
+    assert_eq!(second["status"], "skipped");
+    assert!(second["because"].as_str().unwrap().contains("interrupted"), "{second}");
+    assert_eq!(
+        host.sh("cat /srv/ran; ls /var/lib/netplay/owed; ls /srv/second /srv/late /srv/handled 2>/dev/null || true"),
+        "ran\ncommand%3acount\n"
+    );
+    assert!(told.run.stderr.contains("count"), "{}", told.run.stderr);
+    let mended = mends(&netplay, host);
+    assert_eq!((mended.count("ok"), mended.count("changed")), (3, 3), "{}", mended.run.stdout);
+    assert_eq!(host.sh("cat /srv/second; ls /srv/late"), "second\n/srv/late\n");
+}
+
+#[test]
+fn an_interruption_waits_for_nothing_that_only_reads() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let (mute, slow) = (hosts.first(), hosts.each().nth(1).unwrap());
+    mute.freeze();
+    let playbook = "- hosts: all\n  resources:\n    - command: {cmd: 'touch /srv/x', unless: 'touch /srv/begun; sleep 30; false'}\n";
+    let netplay = apply(&hosts, playbook, &[]);
+    let child = netplay.start();
+    wait_for(slow, "/srv/begun");
+    let start = Instant::now();
+    signal(&child, "INT");
+    let told = Told::from(end(child).exits(130));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(told.host(mute.0)["status"], "skipped", "{}", told.run.stdout);
+    assert_eq!(told.status("command:#3"), "skipped", "{}", told.run.stdout);
+    mute.thaw();
+    assert_eq!(slow.sh("ls /srv"), "begun\n");
+}
+
+#[test]
+fn a_step_that_hangs_is_ended_with_all_that_it_started() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let playbook = "- hosts: all\n  resources:
+    - {command: {cmd: 'echo so far; (sleep 604; touch /srv/x); true', creates: /srv/x}, timeout: 1}
+    - {command: {cmd: \"trap '' TERM; sleep 605; sleep 606\", creates: /srv/y}, timeout: 1}
+    - copy: {dest: /srv/z, content: x}
+";
+    let start = Instant::now();
+    let told = Told::by(&apply(&hosts, playbook, &[]), 2);
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    for line in [3, 4] {
+        assert!(told.error(&format!("command:#{line}")).contains("its deadline of 1 s"), "{}", told.run.stdout);
+    }
+    assert!(told.error("command:#3").contains("so far"));
+    assert_eq!(told.status("copy:/srv/z"), "changed");
+    assert_eq!(host.sh("pgrep -fa '^sleep 60' || true"), "");
+}
+
+#[test]
 fn a_silent_host_holds_no_other_up() {
     let hosts = Hosts::take(Kind::Fleet, 3);
     let [mute, stuck, fine] = [0, 1, 2].map(|i| hosts.each().nth(i).unwrap());
     let playbook = SLOW.replace("sleep 2", "sleep 1");
     // One accepts and says nothing, one freezes in the middle of a change.
     mute.freeze();
-    let netplay = apply(&hosts, &playbook, &["--timeout", "2", "-e", "@quick.yaml"]).file(
-        "quick.yaml",
-        "ansible_ssh_extra_args: -o ConnectTimeout=2 -o ServerAliveInterval=1 -o ServerAliveCountMax=3\n",
-    );
+    let netplay = apply(&hosts, &playbook, &["--timeout", "2", "-e", "@quick.yaml"]).file("quick.yaml", QUICK);
     let start = Instant::now();
     let child = netplay.start();
     wait_for(stuck, "/srv/begun");

@@ -147,9 +147,14 @@ fn a_run_comes_to_what_its_worst_host_comes_to() {
         assert!(told(event).starts_with("connect: ") && told(event).contains(text), "{event}");
     }
     assert_eq!(unreachable.host(fine)["status"], "ok");
+    let unknown =
+        apply(&hosts, &playbook, &["--limit", gone, "-e", "ansible_ssh_common_args='-o UserKnownHostsFile=/dev/null'"]);
+    let unknown = Told::by(&unknown, 4);
+    assert!(told(unknown.host(gone)).starts_with("host_key: "), "{}", unknown.host(gone));
     let both = run(&[refused, fails, fine], 6);
+    let again = both.run.stderr.lines().find(|line| line.contains("--limit")).unwrap_or_default();
     assert!(
-        both.run.stderr.contains(&format!("'{refused},{fails}'")) || both.run.stderr.contains("--limit"),
+        again.contains(&refused[2..]) && again.contains(&fails[2..]) && !again.contains(gone),
         "{}",
         both.run.stderr
     );
