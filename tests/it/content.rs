@@ -1,0 +1,112 @@
+//! The files that are shipped: each is read, and rendered for hosts of several kinds.
+
+use netplay::inventory::{Inventory, Options};
+use netplay::playbook::{Context, Extra, HostPlay, Playbook, Tags};
+use netplay::source::{Source, Span};
+use netplay::yaml::Node;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+fn shipped(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn inventory(path: &Path) -> Inventory {
+    let options = Options { ansible_cfg: None, ..Options::default() };
+    let (inventory, warnings) = Inventory::load(&[path.display().to_string()], &options).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    inventory
+}
+
+/// The first play of a playbook on a host.
+fn render(playbook: &str, inventory: &Inventory, host: &str, extra: &[&str], facts: Option<Value>) -> HostPlay {
+    let playbook = Playbook::load(&shipped(playbook)).unwrap_or_else(|e| panic!("{e}"));
+    let (inventory, _) = inventory.with_playbook_dir(playbook.dir()).unwrap();
+    let context = Context::new(inventory, Extra::parse(extra.iter().copied()).unwrap(), playbook.dir());
+    let play = &playbook.plays[0];
+    let settings = play.settings(&context).unwrap_or_else(|e| panic!("{e}"));
+    let host = context.inventory.host(host).unwrap();
+    let selected = context.inventory.select(&settings.hosts, None, None).unwrap();
+    assert!(selected.hosts.contains(&host));
+    let facts = facts.map(|f| Node::from_json(&Span::start(&Source::new("facts", "")), &f));
+    let variables = play.variables(&context, host).unwrap();
+    play.render(&variables, &Tags::default(), facts.as_ref()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn addresses(play: &HostPlay) -> Vec<&str> {
+    play.resources.iter().map(|r| &*r.address).collect()
+}
+
+fn node() -> Value {
+    json!({
+        "host": {"virtual": null},
+        "cpus": {"count": 128},
+        "service_manager": "systemd",
+        "rdma": [{"name": "mlx5_0"}],
+        "interfaces": [
+            {"name": "lo", "kind": "loopback"}, {"name": "eno1", "kind": "ethernet"},
+            {"name": "ens1f0np0", "kind": "ethernet"}, {"name": "ibp1s0", "kind": "infiniband"},
+        ],
+    })
+}
+
+#[test]
+fn every_playbook_is_read() {
+    let mut found = 0;
+    for entry in std::fs::read_dir(shipped("playbooks")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            Playbook::load(&path).unwrap_or_else(|e| panic!("{e}"));
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn the_guide_needs_no_cluster_to_be_looked_at() {
+    let example = inventory(&shipped("inventory.example.yaml"));
+    let before = render("playbooks/site.yaml", &example, "localhost", &[], None);
+    let tcp = ["sysctl:net.core.rmem_max", "sysctl:net.ipv4.tcp_congestion_control"];
+    assert_eq!(addresses(&before), tcp);
+    assert!(before.wants_facts);
+    // A container: no interface of the fabric, no RDMA, no systemd.
+    let bare = json!({
+        "host": {"virtual": "docker"}, "cpus": {"count": 2}, "service_manager": null, "rdma": [],
+        "interfaces": [{"name": "lo", "kind": "loopback"}, {"name": "eth0", "kind": "ethernet"}],
+    });
+    let play = render("playbooks/site.yaml", &example, "localhost", &[], Some(bare));
+    assert_eq!(addresses(&play), tcp);
+    assert!(!play.wants_facts);
+    assert_eq!(play.skipped.len(), 2);
+}
+
+#[test]
+fn a_node_of_a_cluster_gets_all_of_the_guide() {
+    let example = std::fs::read_to_string(shipped("inventory.example.yaml")).unwrap();
+    let half = example.find("# all:").unwrap();
+    let cluster: String = example[half..].lines().map(|l| format!("{}\n", l.strip_prefix("# ").unwrap())).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.yaml");
+    std::fs::write(&path, cluster).unwrap();
+    let cluster = inventory(&path);
+    assert_eq!(cluster.hosts().count(), 130);
+
+    let play = render("playbooks/site.yaml", &cluster, "gpu007", &[], Some(node()));
+    assert_eq!(
+        addresses(&play),
+        [
+            "sysctl:net.core.rmem_max",
+            "sysctl:net.ipv4.tcp_congestion_control",
+            "mtu:ens1f0np0",
+            "template:/etc/security/limits.d/90-rdma.conf",
+            "service:irqbalance",
+        ]
+    );
+    assert!(play.resources.iter().all(|r| r.become_.enabled && r.title.is_some()));
+    assert_eq!(play.resources[2].title.as_deref(), Some("jumbo frames on ens1f0np0"));
+
+    // InfiniBand's MTU isn't the host's to set.
+    let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_interfaces: [ibp1s0]}"], Some(node()));
+    assert!(!addresses(&play).iter().any(|a| a.starts_with("mtu:")));
+}
