@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
 
 mod breaks;
+mod check;
 mod engine;
 mod harness;
 mod ifcfg;
