@@ -151,13 +151,15 @@ impl Batch<'_> {
         format!("{}/owed/{}", self.folders.state, file_name(&owed.address))
     }
 
+    /// Synced before what notifies it is: after a power cut it is there, or that isn't. A dot file is no note.
     fn owe(&self, owed: &Owed) -> Script {
         Script::new()
             .set("L", &self.folders.state)
             .set("f", &self.owed_file(owed))
             .args([&owed.address, &one_line(&owed.title), &owed.run])
-            .line("umask 077; mkdir -p \"$L/owed\" && chmod 700 \"$L\" || exit 1")
-            .line("printf '%s\\n' \"$@\" >\"$f.new\" && mv -f -- \"$f.new\" \"$f\"")
+            .line("umask 077; mkdir -p \"$L/owed\" && chmod 700 \"$L\" || exit 1; t=$L/owed/.new")
+            .line("e=$( { printf '%s\\n' \"$@\" | dd conv=fsync >\"$t\"; } 2>&1 ) && mv -f -- \"$t\" \"$f\" && exit")
+            .line("rm -f -- \"$t\"; printf '%s\\n' \"$e\" | head -n 1; exit 1")
     }
 }
 

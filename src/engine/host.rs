@@ -480,7 +480,8 @@ impl Going<'_> {
                 return Err(Stop::Broken(problem(&never_began(self.visit.target, &reader.noise(), exit))));
             }
         }
-        if let Some(holder) = reader.waited_for() {
+        // After a lost session it waits for what that has begun, which is no other run.
+        if let Some(holder) = reader.waited_for().filter(|holder| *holder != shared.holder) {
             self.warnings.push(format!("it had to wait for {holder}"));
         }
         let owed = self.take_state(errand.who, &reader);

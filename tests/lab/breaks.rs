@@ -76,6 +76,7 @@ fn a_killed_session(user: &str) {
     assert_eq!(told.status("copy:/srv/first"), "changed");
     assert_eq!(told.status("command:#6"), "changed");
     assert!(told.warnings().contains("it is as wanted now"), "{}", told.run.stdout);
+    assert!(!told.warnings().contains("had to wait"), "{}", told.run.stdout);
     assert!(told.error("copy:/srv/last").starts_with("unknown: "), "{}", told.run.stdout);
     assert!(told.error("copy:/srv/last").contains("content: wanted sha256:"), "{}", told.run.stdout);
     assert_eq!(host.sh("cat /srv/ran; ls /srv/last /srv/handled 2>/dev/null || true"), "ran\n");

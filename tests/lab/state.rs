@@ -146,6 +146,10 @@ fn nowhere_to_keep_the_state() {
 ";
     fails(&hosts, resources, &[("copy:/srv/noted", "/var/lib/netplay must be writable")]);
     assert_eq!(host.sh("ls /srv"), "x\n");
+    host.sh("rm /var/lib/netplay /srv/x; mkdir /var/lib/netplay; mount -t tmpfs -o size=4k tmpfs /var/lib/netplay; \
+             head -c 4096 /dev/zero >/var/lib/netplay/full || true");
+    fails(&hosts, resources, &[("copy:/srv/noted", "No space left on device")]);
+    assert_eq!(host.sh("ls /srv; ls -A /var/lib/netplay/owed; umount /var/lib/netplay"), "x\n");
     // No lock, no change; what is as wanted is told all the same.
     host.sh("rm -r /run/netplay; echo 'a file' >/run/netplay");
     let nothing = |text: &str| {
@@ -156,7 +160,7 @@ fn nowhere_to_keep_the_state() {
         assert_eq!(host.sh("ls /srv"), "x\n");
     };
     nothing("/run/netplay");
-    host.sh("rm /run/netplay /var/lib/netplay /usr/bin/flock");
+    host.sh("rm /run/netplay /usr/bin/flock");
     nothing("flock");
 }
 
