@@ -8,6 +8,7 @@
 
 mod breaks;
 mod check;
+mod content;
 mod engine;
 mod harness;
 mod ifcfg;

@@ -1,0 +1,32 @@
+//! The playbook that is shipped, on hosts that were never touched.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Hosts, Kind, Netplay, ssh};
+use crate::told::Told;
+
+#[test]
+fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
+    let hosts = Hosts::take(Kind::Sysd, 2);
+    let playbook = concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks/site.yaml");
+    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true}"#;
+    let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", playbook, "-e", vars]);
+    let first = Told::by(&netplay, 0);
+    assert!(first.count("changed") >= 8, "{}", first.run.stdout);
+    let second = Told::by(&netplay, 0);
+    assert_eq!((second.count("changed"), second.count("failed")), (0, 0), "{}", second.run.stdout);
+    let host = hosts.first();
+    assert_eq!(second.executions(host.0), 2, "one for the facts, one for the states");
+
+    let boots = host.boots();
+    ssh(host.0, "systemctl reboot");
+    host.wait_for_boot(boots + 1);
+    // networkd sets the MTU a moment after sshd answers.
+    let start = Instant::now();
+    while host.sh("cat /sys/class/net/eth1/mtu /sys/class/net/eth2/mtu") != "9000\n9000\n" {
+        assert!(start.elapsed() < Duration::from_secs(60), "the MTU is gone after the boot");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let third = Told::by(&netplay, 0);
+    assert_eq!((third.count("changed"), third.count("failed")), (0, 0), "{}", third.run.stdout);
+}
