@@ -22,7 +22,7 @@ pub enum Edge {
 pub struct Graph {
     edges: DiGraphMap<usize, Edge>,
     claims: HashMap<Claim, usize>,
-    /// For each resource, and behind them for each handler, the handlers that a change of it calls for.
+    /// For each resource the handlers that a change of it calls for.
     pub notify: Vec<Vec<usize>>,
     /// Derived edges that were left out because written ones say otherwise.
     pub warnings: Vec<String>,
@@ -37,7 +37,7 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
     let mut graph = Graph {
         edges: DiGraphMap::with_capacity(play.resources.len(), play.resources.len()),
         claims: HashMap::new(),
-        notify: Vec::with_capacity(play.resources.len() + play.handlers.len()),
+        notify: Vec::with_capacity(play.resources.len()),
         warnings: Vec::new(),
     };
     for (i, item) in play.resources.iter().enumerate() {
@@ -84,7 +84,7 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
             }
         }
     }
-    for (i, item) in play.resources.iter().chain(&play.handlers).enumerate() {
+    for item in &play.resources {
         let mut notified = Vec::new();
         for reference in &item.notify {
             match handlers.find(reference, play, true) {
@@ -92,24 +92,9 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
                 Err(error) => errors.push(error),
             }
         }
-        if let Some(own) = i.checked_sub(play.resources.len())
-            && notified.iter().any(|&h| h <= own)
-        {
-            let error = Error::playbook(
-                &item.place,
-                format!("the handler `{}` notifies one that isn't listed after it", item.address),
-            );
-            errors.push(error.hint("handlers run in their listed order: move the notified one down"));
-        }
         notified.sort_unstable();
         notified.dedup();
         graph.notify.push(notified);
-    }
-    for handler in &play.handlers {
-        if let Some(reference) = handler.after.iter().chain(&handler.before).next() {
-            let error = Error::playbook(&reference.place, "a handler takes no `after` and no `before`");
-            errors.push(error.hint("handlers run in their listed order"));
-        }
     }
     if let Some(error) = graph.cycle(play) {
         errors.push(error);

@@ -20,7 +20,7 @@ impl Plan {
     }
 
     pub(super) fn notifiers(&self, h: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.slots.len()).filter(move |&i| self.graph.notify[i].contains(&h))
+        (0..self.play.resources.len()).filter(move |&i| self.graph.notify[i].contains(&h))
     }
 
     /// The handlers that go into the segment of these resources, which is the last one if `last`.
@@ -42,13 +42,12 @@ impl Plan {
             if matches!(self.slots[n + h].now, Now::Finished { .. }) {
                 continue;
             }
-            let by_segment: Vec<usize> =
-                self.notifiers(h).filter(|i| chosen.contains(i) || taken.iter().any(|t| n + t == *i)).collect();
+            let by_segment: Vec<usize> = self.notifiers(h).filter(|i| chosen.contains(i)).collect();
             if !called.contains(&h) && by_segment.is_empty() {
                 continue;
             }
             // An action of the segment tells only afterwards whether it changed anything.
-            let undecided = by_segment.iter().any(|&i| i < n && self.item(i).resource.action()) && !called.contains(&h);
+            let undecided = by_segment.iter().any(|&i| self.item(i).resource.action()) && !called.contains(&h);
             let moved = self.moving(n + h, chosen).is_some() || self.slots[n + h].stale;
             let stale = moved || matches!(self.slots[n + h].now, Now::Unprobed);
             if undecided || (stale && !(chosen.is_empty() && taken.is_empty() && self.fresh.contains(&self.who[n + h])))

@@ -518,7 +518,7 @@ impl Plan {
         for i in resources.iter().copied().chain(handlers.iter().map(|h| n + h)) {
             let mut all: Vec<u32> = Vec::new();
             let mut any: Vec<u32> = Vec::new();
-            for &h in &self.graph.notify[i] {
+            for &h in self.graph.notify.get(i).into_iter().flatten() {
                 if !self.owed.contains_key(&h) && !owing.contains_key(&h) {
                     let at = push(&mut pieces, vec![], vec![], Work::Owe(self.debt(h)), STEP_SECONDS, None);
                     owing.insert(h, at);

@@ -86,7 +86,7 @@ impl Plan {
             }
         }
         if changed {
-            for &h in &self.graph.notify[i] {
+            for &h in self.graph.notify.get(i).into_iter().flatten() {
                 self.called[h].insert(i);
             }
         }

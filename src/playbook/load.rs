@@ -472,7 +472,6 @@ impl<'l> Loader<'l> {
                 return;
             }
         };
-        let _ = key;
         self.errors.extend(spec::check(&format!("`{}`", kind.name()), body, kind.keys()));
         template::check(body, &mut self.errors);
         for key in ["ignore_errors", "no_log", "become"] {
@@ -506,7 +505,7 @@ impl<'l> Loader<'l> {
         let mut tags = self.tags(node);
         tags.extend(outer.tags.iter().cloned());
         into.push(Entry {
-            place: node.span.clone(),
+            place: key.span.clone(),
             kind,
             body: body.clone(),
             title: get("name"),
