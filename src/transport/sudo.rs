@@ -183,8 +183,10 @@ impl<'d> Elevated<'d> {
         if has("a password is required") || has("no password was provided") {
             return Some(Refusal::PasswordNeeded);
         }
-        let sudos = lines.iter().any(|line| line.starts_with("sudo"));
-        (sudos || self.state != State::Direct).then(|| Refusal::Other(last()))
+        // The reason may be the first of several lines: an unknown user also keeps sudo's plugins from starting.
+        let sudos: Vec<&str> = lines.iter().copied().filter(|line| line.starts_with("sudo")).collect();
+        let text = if sudos.is_empty() { last() } else { sudos.join("; ") };
+        (!sudos.is_empty() || self.state != State::Direct).then_some(Refusal::Other(text))
     }
 
     fn settle(&mut self, good: bool) {
@@ -426,7 +428,9 @@ mod tests {
         );
         assert_eq!(
             without("sudo: unknown user nobody2\nsudo: error initializing audit plugin sudoers_audit\n", 1),
-            Some(Refusal::Other("sudo: error initializing audit plugin sudoers_audit".into()))
+            Some(Refusal::Other(
+                "sudo: unknown user nobody2; sudo: error initializing audit plugin sudoers_audit".into()
+            ))
         );
         // What a script itself says and does isn't sudo's refusal.
         assert_eq!(without("something else\n", 1), None);

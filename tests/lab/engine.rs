@@ -224,6 +224,7 @@ fn logins_of_all_kinds_come_to_the_same() {
     assert_eq!((told.count("changed"), told.executions(host.0)), (2, 4), "{}", told.run.stdout);
     assert_eq!(host.sh("stat -c %U /home/nosudo/x /srv/two"), "nosudo\nroot\n");
     assert_eq!(become_root("ops", "", other, 0).executions(host.0), 2);
+    refused("ops", "ansible_become_user: nobody-here", "unknown user nobody-here");
     host.sh("rm /usr/bin/sudo; test ! -e /srv/never");
     refused("ops", "", "sudo");
 }
