@@ -208,8 +208,12 @@ impl Plan {
         for i in 0..self.play.resources.len() + self.play.handlers.len() {
             match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
                 Now::Applied(applied) => {
-                    let trouble = Trouble::new(format!("not verified: {}", problem.message)).hint("run it again");
-                    self.fail_with(i, "unknown", trouble, applied.before);
+                    // Why is told once, of the host.
+                    let message = match applied.unknown {
+                        None => "its steps ran, and what came of them could not be seen",
+                        Some(_) => "whether it was done isn't known",
+                    };
+                    self.fail_with(i, "unknown", Trouble::new(message).hint("run it again"), applied.before);
                 }
                 done @ Now::Finished { .. } => self.slots[i].now = done,
                 _ if self.is_handler(i) && self.called[i - self.play.resources.len()].is_empty() => {}
