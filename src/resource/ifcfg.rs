@@ -160,9 +160,8 @@ impl Resource for Ifcfg {
             Kind::Absent | Kind::NoParent | Kind::Blocked => {}
             Kind::Directory(_) | Kind::Other(_) => odd = true,
         }
-        let text = file.as_ref().map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned());
         Ok(Reading::State(State {
-            assignments: Assignments::parse(text.as_deref().unwrap_or_default()),
+            assignments: Assignments::parse(file.as_ref().map_or(&[], |(bytes, _)| bytes.as_slice())),
             file,
             mounted: found.mounted,
             same: matches!(found.kind, Kind::File(_, Content::Same)),
@@ -390,7 +389,7 @@ mod tests {
 
         #[test]
         fn any_value_in_any_file(
-            value in "[^\u{0}\r\n]{0,16}",
+            value in "[^\u{0}\r\n]{0,16}|\u{fffd}",
             other in "[^\u{0}\r\n]{0,16}",
             before in "(K=[a-c]{0,3}\n|# .{0,8}\n|L=\"x y\"\n){0,4}",
         ) {

@@ -27,14 +27,11 @@ impl Mtu {
     pub(super) fn boot(&self, answers: &Answers, links: &Links, link: &Link) -> Result<Boot, Trouble> {
         let owners = answers.get::<OwnerList>("")?;
         let owned = owners.of(link);
-        let ifcfg = || {
-            let file = answers.get::<SmallFile>(&self.ifcfg())?.text()?;
-            Ok::<_, Trouble>(file.map(std::borrow::Cow::into_owned))
-        };
+        let ifcfg = || answers.get::<SmallFile>(&self.ifcfg())?.bytes();
         // NetworkManager may take its profile from an ifcfg file, and then that is a way too.
         let by_ifcfg = self.owner == Some(Owner::Ifcfg) && owners.reader(&self.ifcfg()).is_some();
         if let Some(text) = if by_ifcfg { ifcfg()? } else { None } {
-            return self.in_ifcfg(owners, &text);
+            return self.in_ifcfg(owners, text);
         }
         let Some(owned) = owned else { return Err(self.nobody()) };
         if self.owner.is_some_and(|given| given != owned.owner) {
@@ -51,7 +48,7 @@ impl Mtu {
                 None => Err(self.nobody()),
             },
             Owner::Ifcfg => match ifcfg()? {
-                Some(text) => self.in_ifcfg(owners, &text),
+                Some(text) => self.in_ifcfg(owners, text),
                 None => Err(self.nobody()),
             },
             _ => Err(self.later(&owned, link)),
@@ -149,9 +146,9 @@ impl Mtu {
         Ok(boot)
     }
 
-    fn in_ifcfg(&self, owners: &Owners, text: &str) -> Result<Boot, Trouble> {
+    fn in_ifcfg(&self, owners: &Owners, bytes: &[u8]) -> Result<Boot, Trouble> {
         let path = self.ifcfg();
-        let found = Assignments::parse(text);
+        let found = Assignments::parse(bytes);
         let wanted = self.mtu.to_string();
         let shown = found.shown("MTU");
         let number = shown.as_str().and_then(|s| s.parse::<u32>().ok()).map(Value::from);
@@ -166,7 +163,7 @@ impl Mtu {
             ));
         }
         let edit = found.edit(Edit::of(&path), "MTU", Some(&wanted))?;
-        boot.files.push(edit.preview(Some(text.as_bytes())));
+        boot.files.push(edit.preview(Some(bytes)));
         boot.steps.push(edit.step());
         Ok(boot)
     }

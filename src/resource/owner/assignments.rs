@@ -29,6 +29,8 @@ pub struct Assignment {
     quote: Quote,
     /// Whether the value goes on in the next lines.
     long: bool,
+    /// Whether its line isn't UTF-8, so that `line` isn't what stands in the file.
+    odd: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +41,13 @@ enum Quote {
 }
 
 impl Assignments {
-    /// Reads the text of a file.
-    pub fn parse(text: &str) -> Assignments {
+    /// Reads the bytes of a file.
+    pub fn parse(bytes: &[u8]) -> Assignments {
         let mut found = Assignments::default();
-        let mut lines = text.split_terminator('\n').enumerate();
-        while let Some((at, line)) = lines.next() {
+        let mut lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|&b| b == b'\n').enumerate();
+        while let Some((at, bytes)) = lines.next() {
+            let mut odd = std::str::from_utf8(bytes).is_err();
+            let line = &*String::from_utf8_lossy(bytes);
             let bare = line.trim_start();
             if bare.is_empty() || bare.starts_with('#') {
                 continue;
@@ -56,7 +60,8 @@ impl Assignments {
             let long = word.open;
             while word.open {
                 let Some((_, next)) = lines.next() else { break };
-                whole = whole + "\n" + next;
+                odd |= std::str::from_utf8(next).is_err();
+                whole = whole + "\n" + &String::from_utf8_lossy(next);
                 word = Word::read(&whole[start..]);
             }
             let after = whole[start + word.end..].to_owned();
@@ -69,12 +74,14 @@ impl Assignments {
             }
             found.all.push(Assignment {
                 key: key.to_owned(),
-                value: word.value,
+                // A character that stands for bytes is no value that can be compared.
+                value: word.value.filter(|value| !odd || !value.contains('\u{fffd}')),
                 number: at + 1,
                 before: line[..start].to_owned(),
                 after,
                 quote: word.quote,
                 long,
+                odd,
                 line: line.to_owned(),
             });
         }
@@ -117,7 +124,7 @@ impl Assignments {
                 .hint("write it on one line there; netplay changes whole lines"));
         }
         // The host compares bytes, and those aren't known any more.
-        if let Some(odd) = touched.iter().find(|a| a.line.contains('\u{fffd}')) {
+        if let Some(odd) = touched.iter().find(|a| a.odd) {
             return Err(Trouble::new(format!("line {} isn't UTF-8, and {key} stands in it", odd.number))
                 .hint("write that line anew by hand"));
         }
@@ -233,8 +240,12 @@ mod tests {
     use proptest::prelude::*;
     use std::process::Command;
 
+    fn parse(text: &str) -> Assignments {
+        Assignments::parse(text.as_bytes())
+    }
+
     fn value(line: &str) -> Option<String> {
-        Assignments::parse(line).get("K").and_then(|a| a.value.clone())
+        parse(line).get("K").and_then(|a| a.value.clone())
     }
 
     #[test]
@@ -260,15 +271,15 @@ mod tests {
         ] {
             assert_eq!(value(line).as_deref(), meaning, "{line}");
         }
-        let two = Assignments::parse("A=\"x\nB=1\ny\"\nC=3\nif true; then D=4; fi\n");
+        let two = parse("A=\"x\nB=1\ny\"\nC=3\nif true; then D=4; fi\n");
         assert_eq!(two.all.iter().map(|a| (a.key.as_str(), a.number)).collect::<Vec<_>>(), [("A", 1), ("C", 4)]);
-        assert!(two.other && !Assignments::parse("# a\n\nB=1\n").other);
+        assert!(two.other && !parse("# a\n\nB=1\n").other);
     }
 
     #[test]
     fn edits_keep_what_is_not_asked_for() {
         let text = "# top\nMTU=\"1500\"   # was 1400\nexport ONBOOT=no\nMTU=1400\nMTU='1500'\nLONG=\"a\nb\"\n";
-        let found = Assignments::parse(text);
+        let found = parse(text);
         let edit = |key: &str, wanted: Option<&str>| {
             let edit = found.edit(Edit::of("/x"), key, wanted)?;
             Ok::<_, Trouble>(String::from_utf8(edit.preview(Some(text.as_bytes())).after.unwrap()).unwrap())
@@ -278,12 +289,17 @@ mod tests {
         assert_eq!(edit("NEW", Some("a b")).unwrap(), format!("{text}NEW=\"a b\"\n"));
         assert_eq!(edit("MTU", None).unwrap(), "# top\nexport ONBOOT=no\nLONG=\"a\nb\"\n");
         assert_eq!(edit("LONG", Some("x")).unwrap_err().message, "LONG goes on over several lines from line 6 on");
-        let odd = Assignments::parse("A=1 # \u{fffd}\n").edit(Edit::of("/x"), "A", Some("2")).unwrap_err();
-        assert_eq!(odd.message, "line 1 isn't UTF-8, and A stands in it");
-        let commented = Assignments::parse("A=\"1\"   # note\n").edit(Edit::of("/x"), "A", Some("2")).unwrap();
+        // What isn't UTF-8 is neither edited nor taken for the character that stands for it, which is one like others.
+        let odd = Assignments::parse(b"A=1 # \xff\nB=\xff\nC=\xef\xbf\xbd\n");
+        let refused = |key: &str| odd.edit(Edit::of("/x"), key, Some("2")).unwrap_err().message;
+        assert_eq!(refused("A"), "line 1 isn't UTF-8, and A stands in it");
+        assert_eq!(refused("B"), "line 2 isn't UTF-8, and B stands in it");
+        assert!(odd.has("A", Some("1")) && !odd.has("B", Some("\u{fffd}")) && odd.has("C", Some("\u{fffd}")));
+        assert_eq!(odd.edit(Edit::of("/x"), "C", Some("2")), Ok(Edit::of("/x").replace("C=\u{fffd}", "C=2")));
+        let commented = parse("A=\"1\"   # note\n").edit(Edit::of("/x"), "A", Some("2")).unwrap();
         assert_eq!(commented, Edit::of("/x").replace("A=\"1\"   # note", "A=\"2\"   # note"));
         assert!(found.has("MTU", Some("1500")) && found.has("NONE", None) && !found.has("MTU", None));
-        assert_eq!(Assignments::parse("A=$B # x\n").shown("A"), "$B # x");
+        assert_eq!(parse("A=$B # x\n").shown("A"), "$B # x");
     }
 
     proptest! {
@@ -293,7 +309,7 @@ mod tests {
         fn a_shell_reads_what_is_written(value in "[^\u{0}\r\n]{0,12}") {
             for quote in [Quote::Bare, Quote::Single, Quote::Double] {
                 let line = format!("K={}", quote.write(&value));
-                let parsed = Assignments::parse(&line);
+                let parsed = parse(&line);
                 prop_assert_eq!(parsed.get("K").and_then(|a| a.value.as_deref()), Some(value.as_str()), "{}", &line);
                 prop_assert!(!parsed.other);
                 let out = Command::new("/bin/sh").args(["-c", &format!("{line}\nprintf %s \"$K\"")]).output().unwrap();
@@ -303,7 +319,7 @@ mod tests {
 
         #[test]
         fn a_shell_agrees_on_any_line(line in "K=[a-c'\" \\\\#~]{0,10}") {
-            let parsed = Assignments::parse(&line);
+            let parsed = parse(&line);
             let Some(Assignment { value: Some(value), long: false, .. }) = parsed.get("K") else { return Ok(()) };
             let out = Command::new("/bin/sh").args(["-c", &format!("{line}\nprintf %s \"$K\"")]).output().unwrap();
             prop_assert_eq!(out.stdout, value.as_bytes(), "{}", line);

@@ -33,22 +33,30 @@ impl SmallFile {
 }
 
 impl Small {
-    /// The text, bytes that aren't UTF-8 replaced; nothing where the file isn't there.
+    /// The bytes; nothing where the file isn't there.
     ///
     /// # Errors
     /// It can't be read.
-    pub fn text(&self) -> Result<Option<Cow<'_, str>>, Trouble> {
+    pub fn bytes(&self) -> Result<Option<&[u8]>, Trouble> {
         match self {
             Small::Absent => Ok(None),
-            Small::Text(bytes) => Ok(Some(String::from_utf8_lossy(bytes))),
+            Small::Text(bytes) => Ok(Some(bytes)),
             Small::Unreadable(why) => Err(why.clone()),
         }
+    }
+
+    /// The text, bytes that aren't UTF-8 replaced; nothing where the file isn't there.
+    ///
+    /// # Errors
+    /// As [`Small::bytes`].
+    pub fn text(&self) -> Result<Option<Cow<'_, str>>, Trouble> {
+        Ok(self.bytes()?.map(String::from_utf8_lossy))
     }
 
     /// The text without white space around it, as a value of `/proc` or `/sys` is meant.
     ///
     /// # Errors
-    /// As [`Small::text`].
+    /// As [`Small::bytes`].
     pub fn value(&self) -> Result<Option<String>, Trouble> {
         Ok(self.text()?.map(|t| t.trim().to_owned()))
     }
