@@ -138,11 +138,15 @@ impl Graph {
                 }
                 if has_path_connecting(&self.edges, to, from, None) {
                     let name = |i: usize| &play.resources[i].address;
-                    self.warnings.push(format!(
+                    let warning = format!(
                         "`{}` would come before `{}`, but the playbook's own order says otherwise",
                         name(from),
                         name(to)
-                    ));
+                    );
+                    // A state says it anew each time it is read.
+                    if !self.warnings.contains(&warning) {
+                        self.warnings.push(warning);
+                    }
                 } else {
                     self.edges.add_edge(from, to, Edge::Derived);
                 }

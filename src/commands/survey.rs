@@ -70,10 +70,9 @@ pub(super) fn ask(
             site: place,
             play: command.into(),
             policy: Policy::default(),
-            keywords: keywords.clone(),
             events: send,
         };
-        let (mut told, answers) = visit.ask(inquiry);
+        let (mut told, answers) = visit.ask(inquiry, keywords);
         let host: Arc<str> = place.target.host.as_str().into();
         if let Some(answers) = answers {
             let (event, good) = event(&host, &answers);

@@ -156,7 +156,7 @@ impl Batch<'_> {
         Script::new()
             .set("L", &self.folders.state)
             .set("f", &self.owed_file(owed))
-            .args([&owed.address, &one_line(&owed.title), &owed.run])
+            .args(owed.lines())
             .line("umask 077; mkdir -p \"$L/owed\" && chmod 700 \"$L\" || exit 1; t=$L/owed/.new")
             .line("e=$( { printf '%s\\n' \"$@\" | dd conv=fsync >\"$t\"; } 2>&1 ) && mv -f -- \"$t\" \"$f\" && exit")
             .line("rm -f -- \"$t\"; printf '%s\\n' \"$e\" | head -n 1; exit 1")
@@ -176,10 +176,6 @@ fn put_words(put: &Put) -> String {
         quote(&if put.backup { file_name(&put.path) } else { String::new() }),
         quote(validate),
     )
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 /// A name for a file that stands for this text: what isn't a letter, a digit or one of `._-` as `%` and two digits, a

@@ -83,8 +83,6 @@ pub struct Visit<'a> {
     pub play: Arc<str>,
     /// Its policy.
     pub policy: Policy,
-    /// As whom it is asked where no resource says so: for facts, and without a play.
-    pub keywords: Become,
     /// Where events go.
     pub events: &'a (dyn Fn(Event) + Sync),
 }
@@ -157,13 +155,13 @@ impl Visit<'_> {
         }
     }
 
-    /// Asks a host without a play. The event tells how it went.
-    pub fn ask(&self, inquiry: &Inquiry) -> (HostEvent, Option<Answers>) {
+    /// Asks a host without a play, as whom these keywords say. The event tells how it went.
+    pub fn ask(&self, inquiry: &Inquiry, keywords: &Become) -> (HostEvent, Option<Answers>) {
         let started = Instant::now();
         let mut going = self.set_out();
         let mut asked = || {
             going.connect()?;
-            let who = going.who(&self.keywords)?;
+            let who = going.who(keywords)?;
             self.stage(Stage::Probing);
             going.read(&who, inquiry)
         };
@@ -222,7 +220,7 @@ struct Report {
 impl Going<'_> {
     fn run(&mut self, play: HostPlay) -> Result<(), Stop> {
         self.connect()?;
-        let play = if play.wants_facts { self.facts()? } else { play };
+        let play = if play.wants_facts { self.facts(&play.become_)? } else { play };
         if play.resources.is_empty() && play.handlers.is_empty() {
             self.skips(&play);
             return Ok(());
@@ -290,7 +288,7 @@ impl Going<'_> {
     fn survey(&mut self, plan: &mut Plan, mut first: bool) -> Result<(), Stop> {
         for who in plan.users() {
             for owed in self.probe(plan, &who, std::mem::take(&mut first))? {
-                if !plan.owe(&owed) && !self.visit.site.knows_handler(&owed.address) {
+                if !plan.owe(&owed, &who) && !self.visit.site.knows_handler(&owed.address) {
                     self.warnings.push(format!(
                         "run {} owes this host the handler `{}` ({}), which this playbook doesn't have; it stays owed",
                         owed.run, owed.title, owed.address
@@ -325,9 +323,9 @@ impl Going<'_> {
         Ok(who)
     }
 
-    fn facts(&mut self) -> Result<HostPlay, Stop> {
+    fn facts(&mut self, keywords: &Become) -> Result<HostPlay, Stop> {
         self.visit.stage(Stage::Probing);
-        let who = self.who(&self.visit.keywords.clone())?;
+        let who = self.who(keywords)?;
         let inquiry = Inquiry::new(crate::facts::questions());
         let report = self.read(&who, &inquiry)?;
         let (facts, warnings) = crate::facts::read(&report.answers.unwrap_or_default());
@@ -510,8 +508,9 @@ impl Going<'_> {
 
     /// When an execution must have ended, beyond all deadlines on the host; and how long that is.
     fn deadline_of(&self, errand: &Errand<'_>) -> (Deadline, Duration) {
-        // Beyond the deadlines on the host, so that those are seen to act.
-        let limit = self.visit.shared.limits.execution + Duration::from_secs(10);
+        // Beyond the deadlines on the host, so that those are seen to act: those of users' guards too.
+        let guards = errand.inquiry.fragments().iter().filter_map(|f| f.user).map(u64::from).sum();
+        let limit = self.visit.shared.limits.execution.max(Duration::from_secs(guards)) + Duration::from_secs(10);
         let Some(segment) = errand.segment else {
             let wait = if errand.calm { Duration::from_secs(LOCK_SECONDS.into()) } else { Duration::ZERO };
             return (self.hasty.within(limit + wait), limit + wait);
@@ -593,10 +592,13 @@ impl Going<'_> {
 
 /// Takes the values of a `no_log` resource out of what is told of it.
 fn hide(mut outcome: Outcome) -> Outcome {
+    // The name of what changes may hold values too: that of a guard is its text.
     for change in &mut outcome.changes {
+        change.field = "(no_log)".to_owned();
         change.from = "(no_log)".into();
         change.to = "(no_log)".into();
     }
+    outcome.changes.dedup();
     outcome.files.clear();
     outcome.warnings.clear();
     if let Some(error) = &mut outcome.error {

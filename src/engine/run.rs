@@ -6,7 +6,7 @@ use crate::event::{
     Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, RunStarted, Status, Warning,
 };
 use crate::plan::Policy;
-use crate::playbook::{Batch, Become, HostPlay};
+use crate::playbook::{Batch, HostPlay};
 use crate::transport::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -106,7 +106,8 @@ struct Ledger {
     stopped: Option<String>,
     held_back: bool,
     pending: bool,
-    machines: HashMap<(String, String), Arc<str>>,
+    /// The names of each machine.
+    machines: HashMap<(String, String), Vec<Arc<str>>>,
 }
 
 enum Told {
@@ -175,7 +176,6 @@ impl Ledger {
                 site: &*host.site,
                 play: play.name.clone(),
                 policy: play.policy,
-                keywords: Become::default(),
                 events: &events,
             };
             let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
@@ -246,8 +246,12 @@ impl Ledger {
 
     /// Two names for one machine: both are done, one after the other by the host's lock, and it is told.
     fn meet(&mut self, machine: (String, String), host: &Arc<str>, sink: &mut dyn FnMut(Event)) {
-        let first = self.machines.entry(machine).or_insert_with(|| host.clone());
-        if first != host {
+        let names = self.machines.entry(machine).or_default();
+        if names.contains(host) {
+            return;
+        }
+        names.push(host.clone());
+        if let [first, _, ..] = names.as_slice() {
             let message = format!("{first} and {host} are the same machine: they have the same boot_id and machine-id");
             sink(Event::Warning(Warning { message }));
         }

@@ -58,7 +58,11 @@ impl Resource for Word {
         Ok(Reading::State(answers.get::<SmallFile>(&self.path)?.value()?))
     }
     fn diff(&self, now: &Option<String>) -> Vec<Change> {
-        if now.as_deref() == Some(self.wanted) { vec![] } else { vec![Change::now("word", now.clone(), self.wanted)] }
+        if now.as_deref() == Some(self.wanted) {
+            vec![]
+        } else {
+            vec![Change::now(format!("word {}", self.wanted), now.clone(), self.wanted)]
+        }
     }
     fn apply(&self, _: &Option<String>) -> Vec<Step> {
         let script = Script::new().set("p", &self.path).set("w", self.wanted).user(&self.first);
@@ -359,11 +363,40 @@ fn values_of_no_log_are_in_no_event() {
 }
 
 #[test]
+fn facts_are_asked_as_the_play_says() {
+    struct Asked(Arc<Mutex<Vec<Become>>>);
+    impl Site for Asked {
+        fn with_facts(&self, facts: &serde_json::Value) -> Result<HostPlay, String> {
+            assert!(facts["host"]["boot_id"].is_string(), "{facts}");
+            Ok(HostPlay::default())
+        }
+        fn identity(&self, keywords: &Become) -> Result<Identity, String> {
+            self.0.lock().unwrap().push(keywords.clone());
+            Ok(Identity::Login)
+        }
+        fn knows_handler(&self, _: &str) -> bool {
+            false
+        }
+    }
+    let world = World::new();
+    let become_ = Become { enabled: true, user: Some("netops".into()) };
+    let asked = Arc::default();
+    let wants = HostPlay { wants_facts: true, become_: become_.clone(), ..HostPlay::default() };
+    let host = Host { site: Box::new(Asked(Arc::clone(&asked))), ..world.host("n1", wants) };
+    let seen = world.run(&world.shared("n1"), &[world.play(vec![host])]);
+    assert_eq!((seen.finished.exit_code, seen.host("n1").executions), (0, 1), "{}", seen.text());
+    assert_eq!(*asked.lock().unwrap(), [become_]);
+}
+
+#[test]
 fn two_names_of_one_machine_are_told_and_do_not_undo_each_other() {
     let world = World::new();
     let hosts = vec![world.host("n1", usual(&world, "same")), world.host("n2", usual(&world, "same"))];
     let seen = world.run(&world.shared("same"), &[world.play(hosts)]);
     assert!(seen.text().contains("are the same machine"), "{}", seen.text());
+    let plays = [(); 2].map(|()| world.play(["n1", "n2"].map(|n| world.host(n, usual(&world, "same"))).into()));
+    let seen_again = world.run(&world.shared("same"), &plays);
+    assert_eq!(seen_again.text().matches("are the same machine").count(), 1, "it is told once: {}", seen_again.text());
     assert_eq!(seen.finished.exit_code, 0, "{}", seen.text());
     assert_eq!(
         world.read("same", "a.count").unwrap(),

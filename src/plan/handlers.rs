@@ -1,7 +1,7 @@
 //! Handlers: which are called for, when they run, and what stays owed.
 
-use super::{Now, Outcome, Plan, Who};
-use crate::event::Status;
+use super::{Debt, Now, Outcome, Piece, Plan, STEP_SECONDS, Segment, Who, Work};
+use crate::event::{Problem, Status};
 use crate::resource::{Risk, Trouble};
 
 impl Plan {
@@ -11,12 +11,39 @@ impl Plan {
         (0..self.play.handlers.len())
             .filter(|&h| !matches!(self.slots[n + h].now, Now::Finished { .. }))
             .filter(|&h| {
-                let failed = self
-                    .notifiers(h)
-                    .any(|i| matches!(self.slots[i].now, Now::Finished { status: Status::Failed, .. }));
-                !self.called[h].is_empty() || (self.owed.contains_key(&h) && !failed && self.gate.is_none())
+                let due = self.owed.get(&h).is_some_and(|debt| !debt.ours);
+                !self.called[h].is_empty() || (due && !self.failed_notifier(h) && self.gate.is_none())
             })
             .collect()
+    }
+
+    fn failed_notifier(&self, h: usize) -> bool {
+        self.notifiers(h).any(|i| matches!(self.slots[i].now, Now::Finished { status: Status::Failed, .. }))
+    }
+
+    /// Takes back on the host what is owed no more and could not be taken back where the handler ran: the note is
+    /// another user's, there was nothing to do, or who called for the handler turned out to have changed nothing.
+    pub(super) fn settlement(&self) -> Option<Segment> {
+        let n = self.play.resources.len();
+        let paid = |(h, debt): &(&usize, &Debt)| match self.slots[n + **h].now {
+            Now::Finished { status, .. } => !matches!(status, Status::Failed | Status::Skipped),
+            _ => debt.ours && !self.failed_notifier(**h),
+        };
+        if self.policy.check {
+            return None;
+        }
+        let open = || self.owed.iter().filter(|(_, debt)| !debt.settled).filter(paid);
+        let who = open().next()?.1.who.clone();
+        let paid = open().filter(|(_, debt)| debt.who == who);
+        let pieces = paid.zip(1..).map(|((&h, _), id)| Piece {
+            id,
+            all: Vec::new(),
+            any: Vec::new(),
+            work: Work::Settle(self.debt(h)),
+            seconds: STEP_SECONDS,
+            owner: None,
+        });
+        Some(Segment { pieces: pieces.collect(), who, resources: Vec::new(), handlers: Vec::new() })
     }
 
     pub(super) fn notifiers(&self, h: usize) -> impl Iterator<Item = usize> + '_ {
@@ -57,39 +84,53 @@ impl Plan {
             if who.as_ref().is_some_and(|w| *w != self.who[n + h]) {
                 break;
             }
-            match &self.slots[n + h].now {
-                Now::Ready(a) => {
-                    if let Some(obstacle) = &a.obstacle {
-                        let trouble = obstacle.trouble.clone();
-                        self.fail(n + h, "obstacle", trouble, Vec::new());
-                        continue;
-                    }
-                    if a.steps.is_empty() {
-                        let because = self.why_handler(h);
-                        self.finish(n + h, Outcome::of(n + h, Status::Ok).because(because), None, false);
-                        continue;
-                    }
-                    if let (Risk::Link(why), false) = (&a.risk, self.policy.risk_accepted) {
-                        let trouble = Trouble::new(format!("it could cut off the session: {why}"))
-                            .hint("`confirm: none` in the play runs it all the same; until then it stays owed");
-                        self.fail(n + h, "risk", trouble, Vec::new());
-                        continue;
-                    }
+            if let Some(judgement) = self.judge_handler(h) {
+                // Only the segment tells whether it is called for at all.
+                if !chosen.is_empty() || !taken.is_empty() {
+                    break;
                 }
-                Now::NotYet(why) => {
-                    let why = why.clone();
-                    if !chosen.is_empty() {
-                        break;
-                    }
-                    self.fail(n + h, "probe", why, Vec::new());
-                    continue;
-                }
-                _ => break,
+                self.finish_handler(h, judgement);
+                continue;
+            }
+            if !matches!(self.slots[n + h].now, Now::Ready(_)) {
+                break;
             }
             who.get_or_insert_with(|| self.who[n + h].clone());
             taken.push(h);
         }
         taken
+    }
+
+    /// What becomes of a handler that isn't run though it is called for: there is nothing to do, or this is why not.
+    fn judge_handler(&self, h: usize) -> Option<Result<(), (&'static str, Trouble)>> {
+        match &self.slots[self.play.resources.len() + h].now {
+            Now::NotYet(why) => Some(Err(("probe", why.clone()))),
+            Now::Ready(a) => match (&a.obstacle, &a.risk) {
+                (Some(obstacle), _) => Some(Err(("obstacle", obstacle.trouble.clone()))),
+                _ if a.steps.is_empty() => Some(Ok(())),
+                (None, Risk::Link(why)) if !self.policy.risk_accepted => {
+                    let trouble = Trouble::new(format!("it could cut off the session: {why}"))
+                        .hint("`confirm: none` in the play runs it all the same; until then it stays owed");
+                    Some(Err(("risk", trouble)))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn finish_handler(&mut self, h: usize, judgement: Result<(), (&'static str, Trouble)>) {
+        let at = self.play.resources.len() + h;
+        let because = self.why_handler(h);
+        let outcome = match judgement {
+            Ok(()) => Outcome::of(at, Status::Ok),
+            Err((kind, trouble)) => Outcome {
+                error: Some(Problem { kind, message: trouble.message, hint: trouble.hint }),
+                ignored: self.item(at).ignore_errors,
+                ..Outcome::of(at, Status::Failed)
+            },
+        };
+        self.finish(at, outcome.because(because), None, false);
     }
 
     pub(super) fn foretell_handler(&mut self, h: usize) {
@@ -103,6 +144,15 @@ impl Plan {
             }
         }
         if self.called_handlers().contains(&h) {
+            // What stands in the way, or isn't known, before those that notify it have changed may not be so after.
+            let lasting = |judgement: &Result<(), (&str, Trouble)>| {
+                self.called[h].is_empty() || matches!(judgement, Ok(()) | Err(("risk", _)))
+            };
+            if self.moving(n + h, &[]).is_none()
+                && let Some(judgement) = self.judge_handler(h).filter(lasting)
+            {
+                return self.finish_handler(h, judgement);
+            }
             let because = self.why_handler(h);
             let (changes, files, warnings) = match std::mem::replace(&mut self.slots[n + h].now, Now::Unprobed) {
                 Now::Ready(a) => (a.changes, a.files, a.warnings),
@@ -115,7 +165,7 @@ impl Plan {
 
     pub(super) fn why_handler(&self, h: usize) -> String {
         let by: Vec<&str> = self.called[h].iter().map(|&i| &*self.item(i).address).collect();
-        let owed = self.owed.get(&h).filter(|run| **run != *self.run);
+        let owed = self.owed.get(&h).filter(|debt| !debt.ours).map(|debt| &debt.run);
         let notified = (!by.is_empty()).then(|| format!("notified by {}", by.join(", ")));
         notified.into_iter().chain(owed.map(|run| format!("owed by run {run}"))).collect::<Vec<_>>().join(", ")
     }
@@ -127,7 +177,7 @@ impl Plan {
             if matches!(self.slots[n + h].now, Now::Finished { .. }) {
                 continue;
             }
-            if let Some(run) = self.owed.get(&h) {
+            if let Some(Debt { run, settled: false, .. }) = self.owed.get(&h) {
                 let because = format!("owed by run {run}, and stays so as long as what notifies it fails");
                 self.finish(n + h, Outcome::of(n + h, Status::Skipped).because(because), None, false);
             } else {

@@ -76,8 +76,6 @@ pub struct Segment {
     pub who: Who,
     /// The steps in their order.
     pub pieces: Vec<Piece>,
-    /// Whether a handler is to be noted as owed, for which root's rights are needed.
-    pub owes: bool,
     resources: Vec<usize>,
     handlers: Vec<usize>,
 }
@@ -128,6 +126,13 @@ pub struct Owed {
     pub run: String,
 }
 
+impl Owed {
+    /// The three lines of the note.
+    pub fn lines(&self) -> [String; 3] {
+        [&self.address, &self.title, &self.run].map(|text| text.replace(['\n', '\r'], " "))
+    }
+}
+
 /// What became of a [`Piece`].
 #[derive(Debug, Clone)]
 pub enum Ran {
@@ -152,12 +157,27 @@ pub struct Plan {
     policy: Policy,
     run: Arc<str>,
     slots: Vec<Slot>,
-    owed: BTreeMap<usize, String>,
+    owed: BTreeMap<usize, Debt>,
+    /// The handlers that this visit itself has noted as owed.
+    noted: BTreeSet<usize>,
     called: Vec<BTreeSet<usize>>,
     fresh: BTreeSet<Who>,
     finished: Vec<Outcome>,
     gate: Option<usize>,
     warnings: Vec<String>,
+}
+
+/// A handler that is noted on the host as owed.
+#[derive(Debug)]
+struct Debt {
+    /// The run that owes it.
+    run: String,
+    /// Who noted it, and can take the note back.
+    who: Who,
+    /// Whether it was noted in this visit, for what then may have changed nothing.
+    ours: bool,
+    /// Whether the note was taken back.
+    settled: bool,
 }
 
 #[derive(Debug)]
@@ -195,6 +215,7 @@ impl Plan {
             slots: (0..all).map(|_| Slot { now: Now::Unprobed, stale: false }).collect(),
             called: vec![BTreeSet::new(); play.handlers.len()],
             owed: BTreeMap::new(),
+            noted: BTreeSet::new(),
             fresh: BTreeSet::new(),
             finished: Vec::new(),
             gate: None,
@@ -227,15 +248,17 @@ impl Plan {
         (0..self.slots.len()).filter(|&i| self.who[i] == *who).flat_map(|i| self.item(i).resource.probe()).collect()
     }
 
-    /// Takes note of a handler that an earlier run owes. False if this play has none of that address.
-    pub fn owe(&mut self, owed: &Owed) -> bool {
-        match self.play.handlers.iter().position(|h| *h.address == *owed.address) {
-            Some(h) => {
-                self.owed.insert(h, owed.run.clone());
-                true
-            }
-            None => false,
-        }
+    /// Takes note of a handler that an earlier run owes, as this user read it. False if this play has none of that
+    /// address.
+    pub fn owe(&mut self, owed: &Owed, who: &Who) -> bool {
+        let Some(h) = self.handler_of(owed) else { return false };
+        let ours = owed.run == *self.run && self.noted.contains(&h);
+        self.owed.insert(h, Debt { run: owed.run.clone(), who: who.clone(), ours, settled: false });
+        true
+    }
+
+    fn handler_of(&self, owed: &Owed) -> Option<usize> {
+        (0..self.play.handlers.len()).find(|&h| self.debt(h).lines()[0] == owed.lines()[0])
     }
 
     /// What has become clear since the last call.
@@ -312,18 +335,19 @@ impl Plan {
             if let Some(who) = self.unread(&waiting) {
                 return Next::Probe(who);
             }
-            if waiting.is_empty() {
+            let Some(&first) = waiting.first() else {
+                if let Some(segment) = self.settlement() {
+                    return Next::Segment(segment);
+                }
                 self.drop_handlers();
                 return Next::Done;
-            }
-            // Nothing that is waited for will happen any more.
-            for i in waiting {
-                let trouble = match &self.slots[i].now {
-                    Now::NotYet(why) => why.clone(),
-                    _ => Trouble::new("its state could not be read again after what it depends on had changed"),
-                };
-                self.fail(i, "probe", trouble, Vec::new());
-            }
+            };
+            // What it waits for won't happen any more; the others may wait only for this one.
+            let trouble = match &self.slots[first].now {
+                Now::NotYet(why) => why.clone(),
+                _ => Trouble::new("its state could not be read again after what it depends on had changed"),
+            };
+            self.fail(first, "probe", trouble, Vec::new());
         }
     }
 
@@ -353,6 +377,10 @@ impl Plan {
         if let Some(cause) = self.cause(i) {
             let because = self.because(cause);
             return self.finish(i, Outcome::of(i, Status::Skipped).because(because), Some(cause), false);
+        }
+        // What waits is done in another execution, and until then nothing is that stands behind it.
+        if self.policy.stop_on_error && !waiting.is_empty() {
+            return waiting.push(i);
         }
         let before: Vec<usize> = self.graph.before(i).collect();
         let open = |j: &usize| !matches!(self.slots[*j].now, Now::Finished { .. }) && !chosen.contains(j);
@@ -554,11 +582,13 @@ impl Plan {
                 if !self.item(i).ignore_errors {
                     previous = last.get(&i).copied();
                 }
-            } else if let Some(&done) = last.get(&i) {
+            } else if let Some(&done) = last.get(&i)
+                && (owing.contains_key(&(i - n)) || self.owed.get(&(i - n)).is_some_and(|debt| debt.who == who))
+            {
                 push(&mut pieces, vec![done], vec![], Work::Settle(self.debt(i - n)), STEP_SECONDS, None);
             }
         }
-        Segment { who, owes: !owing.is_empty(), pieces, resources, handlers }
+        Segment { who, pieces, resources, handlers }
     }
 
     fn debt(&self, h: usize) -> Owed {

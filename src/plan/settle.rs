@@ -1,10 +1,10 @@
 //! What became of a segment: its steps, then the probe that closes it.
 
-use super::{Applied, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
+use super::{Applied, Debt, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
 use crate::error::Error;
 use crate::event::{Problem, Status};
 use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Plan {
     /// Takes in what became of a segment's steps. The probe that closes the segment is absorbed after it.
@@ -12,21 +12,37 @@ impl Plan {
         let n = self.play.resources.len();
         // What was owed is noted on the host now, whatever became of those that owe it.
         for piece in &segment.pieces {
-            if let (Work::Owe(owed), Some(Ran::Yes(output))) = (&piece.work, ran.get(&piece.id))
-                && output.code == 0
-                && let Some(h) = self.play.handlers.iter().position(|i| *i.address == *owed.address)
-            {
-                self.owed.insert(h, owed.run.clone());
+            let (Work::Owe(owed) | Work::Settle(owed)) = &piece.work else { continue };
+            let (Some(Ran::Yes(output)), Some(h)) = (ran.get(&piece.id), self.handler_of(owed)) else { continue };
+            match piece.work {
+                Work::Owe(_) if output.code == 0 => {
+                    self.noted.insert(h);
+                    let (run, who) = (owed.run.clone(), segment.who.clone());
+                    self.owed.insert(h, Debt { run, who, ours: true, settled: false });
+                }
+                Work::Settle(_) => {
+                    self.owed.entry(h).and_modify(|debt| debt.settled = true);
+                    if output.code != 0 {
+                        let said = output.complaint();
+                        let title = &owed.title;
+                        self.warnings
+                            .push(format!("`{title}` stays noted as owed, and the next run does it again: {said}"));
+                    }
+                }
+                _ => {}
             }
         }
         for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
             let pieces: Vec<&Piece> = segment.pieces.iter().filter(|p| p.owner == Some(i)).collect();
             self.settle_item(i, &pieces, segment, ran);
         }
-        // A change makes the knowledge of all other users old, and some of what is known stale.
+        // A change makes the knowledge of all other users old, and some of what is known stale; also one that failed,
+        // which may have got half-way.
         self.fresh.clear();
+        let ran = |p: &&Piece| !matches!(ran.get(&p.id), Some(Ran::Skipped));
+        let touched: BTreeSet<usize> = segment.pieces.iter().filter(ran).filter_map(|p| p.owner).collect();
         for i in 0..self.slots.len() {
-            let applied = |j: &usize| matches!(self.slots[*j].now, Now::Applied(_));
+            let applied = |j: &usize| touched.contains(j);
             let stale = match (&self.slots[i].now, self.item(i).resource.stale_after()) {
                 (Now::Finished { .. } | Now::Applied(_), _) => false,
                 _ if i >= n => true,

@@ -18,9 +18,13 @@ pub(crate) struct Fake {
     notify: Vec<&'static str>,
     stale: bool,
     act: bool,
+    /// An action that says that it changed nothing.
+    calm: bool,
     gate: bool,
     who: Option<&'static str>,
     ignore: bool,
+    /// Whose change makes its probe worthless.
+    claims_stale: Option<&'static str>,
     /// Its folder, which must be there.
     folder: Option<&'static str>,
 }
@@ -80,7 +84,11 @@ impl Resource for Fake {
         self.needs.iter().map(|n| Need::After(Claim::new("fake", *n))).collect()
     }
     fn stale_after(&self) -> Stale {
-        if self.stale { Stale::AnyDependency } else { Stale::Never }
+        match self.claims_stale {
+            Some(name) => Stale::Claims(vec![Claim::new("fake", name)]),
+            None if self.stale => Stale::AnyDependency,
+            None => Stale::Never,
+        }
     }
     fn probe(&self) -> Vec<Question> {
         vec![Question::of::<Words>(self.name)]
@@ -108,8 +116,14 @@ impl Resource for Fake {
     fn action(&self) -> bool {
         self.act
     }
+    fn changed(&self, _: &[Output]) -> Result<bool, Error> {
+        Ok(!self.calm)
+    }
     fn gate(&self) -> bool {
         self.gate
+    }
+    fn risk(&self, now: &String) -> Risk {
+        if now == "risky" { Risk::Link("it is risky".into()) } else { Risk::None }
     }
 }
 
@@ -146,6 +160,8 @@ fn items(fakes: Vec<Fake>) -> Vec<Item> {
 struct Host {
     words: BTreeMap<&'static str, &'static str>,
     broken: Vec<&'static str>,
+    /// Whether what is broken has its effects on others all the same.
+    half_way: bool,
     becomes: BTreeMap<&'static str, (&'static str, &'static str)>,
     log: Vec<String>,
     executions: usize,
@@ -156,6 +172,7 @@ impl Host {
         Host {
             words: words.iter().copied().collect(),
             broken: vec![],
+            half_way: false,
             becomes: BTreeMap::new(),
             log: vec![],
             executions: 0,
@@ -172,6 +189,10 @@ impl Host {
 
     fn run(&mut self, segment: &Segment) -> BTreeMap<u32, Ran> {
         self.executions += 1;
+        let by = match &segment.who {
+            Who::Login => String::new(),
+            Who::User(user) => format!(" as {user}"),
+        };
         let mut ran: BTreeMap<u32, Ran> = BTreeMap::new();
         for piece in &segment.pieces {
             let good = |id: &u32| matches!(ran.get(id), Some(Ran::Yes(o)) if o.code == 0);
@@ -186,15 +207,15 @@ impl Host {
                     if !broken && let Some(word) = self.words.iter_mut().find(|(k, _)| **k == name) {
                         *word.1 = "up";
                     }
-                    if !broken
+                    if (!broken || self.half_way)
                         && let Some((other, word)) = self.becomes.iter().find(|(k, _)| **k == name).map(|(_, v)| *v)
                     {
                         self.words.insert(other, word);
                     }
                     (name, i32::from(broken))
                 }
-                Work::Owe(o) => (format!("owe {}", o.address), 0),
-                Work::Settle(o) => (format!("settle {}", o.address), 0),
+                Work::Owe(o) => (format!("owe {}{by}", o.address), 0),
+                Work::Settle(o) => (format!("settle {}{by}", o.address), 0),
                 Work::Step(Step::Put(_)) => unreachable!(),
             };
             self.log.push(name);
@@ -327,7 +348,11 @@ fn users_have_executions_of_their_own() {
     let handlers = vec![Fake { act: true, ..Fake::new("h") }];
     let mut plan = plan(resources, handlers, Policy::default());
     assert_eq!(drive(&mut plan, &mut host), "a=Changed, b=Changed, c=Changed, h=Changed (notified by fake:c)");
-    assert_eq!(host.log, ["a", "b", "owe fake:h", "c", "h", "settle fake:h"]);
+    assert_eq!(host.log, ["a", "b", "owe fake:h as root", "c", "h", "settle fake:h as root"]);
+}
+
+fn owed(name: &str) -> Owed {
+    Owed { address: format!("fake:{name}"), title: name.into(), run: "r0".into() }
 }
 
 #[test]
@@ -335,8 +360,8 @@ fn an_owed_handler_runs_in_the_next_run() {
     let mut host = Host::new(&[("a", "up"), ("h", "up")]);
     let handlers = vec![Fake { act: true, ..Fake::new("h") }];
     let mut plan = plan(vec![Fake::new("a").notify("h")], handlers, Policy::default());
-    assert!(plan.owe(&Owed { address: "fake:h".into(), title: "h".into(), run: "r0".into() }));
-    assert!(!plan.owe(&Owed { address: "fake:x".into(), title: "x".into(), run: "r0".into() }));
+    assert!(plan.owe(&owed("h"), &Who::Login));
+    assert!(!plan.owe(&owed("x"), &Who::Login));
     assert_eq!(drive(&mut plan, &mut host), "a=Ok, h=Changed (owed by run r0)");
     assert_eq!(host.log, ["h", "settle fake:h"]);
 }
@@ -373,4 +398,145 @@ fn resources_that_fight_are_found_out() {
     let mut plan = plan(vec![Fake::new("a"), Fake::new("b")], vec![], Policy::default());
     let seen = drive(&mut plan, &mut host);
     assert!(seen.contains("something else in this play changed it: word: wanted up, got down"), "{seen}");
+}
+
+#[test]
+fn what_is_owed_is_settled_by_whom_the_note_belongs_to() {
+    // The handler's own user could not take root's note back.
+    let root = |f: Fake| Fake { who: Some("root"), ..f };
+    let mut host = Host::new(&[("a", "down"), ("h", "up")]);
+    let handlers = vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(vec![root(Fake::new("a").notify("h"))], handlers.clone(), Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, h=Changed (notified by fake:a)");
+    assert_eq!(host.log, ["owe fake:h as root", "a", "h", "settle fake:h as root"]);
+    let mut host = Host::new(&[("a", "up"), ("h", "up")]);
+    let mut plan = super::tests::plan(vec![root(Fake::new("a").notify("h"))], handlers, Policy::default());
+    assert!(plan.owe(&owed("h"), &Who::User("root".into())));
+    assert_eq!(drive(&mut plan, &mut host), "a=Ok, h=Changed (owed by run r0)");
+    assert_eq!(host.log, ["h", "settle fake:h as root"]);
+}
+
+#[test]
+fn a_handler_with_nothing_to_do_is_owed_no_more() {
+    let mut host = Host::new(&[("a", "down"), ("h", "up")]);
+    let mut plan = plan(vec![Fake::new("a").notify("h")], vec![Fake::new("h")], Policy::default());
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, h=Ok (notified by fake:a)");
+    assert_eq!(host.log, ["owe fake:h", "a", "settle fake:h"]);
+}
+
+#[test]
+fn an_action_that_changed_nothing_calls_for_nothing() {
+    for (calm, seen, log) in [
+        (true, "a=Ok", vec!["owe fake:h", "a", "settle fake:h"]),
+        (false, "a=Changed, h=Changed (notified by fake:a)", vec!["owe fake:h", "a", "h", "settle fake:h"]),
+    ] {
+        let mut host = Host::new(&[("a", "up"), ("h", "up")]);
+        let action = Fake { act: true, calm, ..Fake::new("a").notify("h") };
+        let mut plan = plan(vec![action], vec![Fake { act: true, ..Fake::new("h") }], Policy::default());
+        assert_eq!(
+            (drive(&mut plan, &mut host).as_str(), &host.log),
+            (seen, &log.iter().map(|s| s.to_string()).collect())
+        );
+    }
+    // What an earlier run owes isn't taken back by it.
+    let mut host = Host::new(&[("a", "up"), ("h", "up")]);
+    let action = Fake { act: true, calm: true, ..Fake::new("a").notify("h") };
+    let mut plan = plan(vec![action], vec![Fake { act: true, ..Fake::new("h") }], Policy::default());
+    assert!(plan.owe(&owed("h"), &Who::Login));
+    assert_eq!(drive(&mut plan, &mut host), "a=Ok, h=Changed (owed by run r0)");
+    // A handler that notifies another is no different.
+    for (calm, seen) in [(true, "a=Changed, h=Ok (notified by fake:a)"), (false, "i=Changed (notified by fake:h)")] {
+        let mut host = Host::new(&[("a", "down"), ("h", "up"), ("i", "up")]);
+        let handlers =
+            vec![Fake { act: true, calm, ..Fake::new("h").notify("i") }, Fake { act: true, ..Fake::new("i") }];
+        let mut plan = super::tests::plan(vec![Fake::new("a").notify("h")], handlers, Policy::default());
+        let told = drive(&mut plan, &mut host);
+        assert!(told.ends_with(seen), "{told}");
+        assert_eq!(host.log.iter().filter(|l| l.starts_with("settle")).count(), 2, "{:?}", host.log);
+    }
+}
+
+#[test]
+fn a_handler_that_fails_stays_owed() {
+    let mut host = Host::new(&[("a", "down"), ("h", "up")]);
+    host.broken = vec!["h"];
+    let mut plan =
+        plan(vec![Fake::new("a").notify("h")], vec![Fake { act: true, ..Fake::new("h") }], Policy::default());
+    assert!(drive(&mut plan, &mut host).contains("h=Failed (notified by fake:a)"));
+    assert!(!host.log.iter().any(|l| l.starts_with("settle")), "{:?}", host.log);
+}
+
+#[test]
+fn check_foretells_what_keeps_a_handler_from_running() {
+    let handlers = |word: &'static str| {
+        let mut host = Host::new(&[("a", "down"), ("h", word)]);
+        let told = [false, true].map(|check| {
+            let policy = Policy { check, ..Policy::default() };
+            let handler = Fake { act: word == "risky", ..Fake::new("h") };
+            let mut plan = plan(vec![Fake::new("a").notify("h")], vec![handler], policy);
+            host.words.insert("a", "down");
+            let told = drive(&mut plan, &mut host);
+            told.split_once(", ").unwrap().1.to_owned()
+        });
+        assert_eq!(told[0], told[1], "{word}");
+        told[0].clone()
+    };
+    assert_eq!(handlers("up"), "h=Ok (notified by fake:a)");
+    assert_eq!(handlers("risky"), "h=Failed (notified by fake:a) [risk: it could cut off the session: it is risky]");
+}
+
+#[test]
+fn a_handler_in_trouble_is_told_only_if_it_is_called() {
+    let mut host = Host::new(&[("a", "down"), ("h", "risky")]);
+    host.broken = vec!["a"];
+    let mut plan =
+        plan(vec![Fake::new("a").notify("h")], vec![Fake { act: true, ..Fake::new("h") }], Policy::default());
+    let seen = drive(&mut plan, &mut host);
+    assert!(seen.contains("h=Skipped (owed by run r1"), "{seen}");
+}
+
+#[test]
+fn on_error_stop_keeps_the_order_over_users() {
+    let stop = Policy { stop_on_error: true, ..Policy::default() };
+    let root = |f: Fake| Fake { who: Some("root"), ..f };
+    let resources = || vec![root(Fake::new("a")), Fake::new("b"), root(Fake::new("c"))];
+    let mut host = Host::new(&[("a", "down"), ("b", "down"), ("c", "down")]);
+    assert_eq!(drive(&mut plan(resources(), vec![], stop), &mut host), "a=Changed, b=Changed, c=Changed");
+    assert_eq!(host.log, ["a", "b", "c"]);
+    let mut host = Host::new(&[("a", "down"), ("b", "down"), ("c", "down")]);
+    host.broken = vec!["b"];
+    let seen = drive(&mut plan(resources(), vec![], stop), &mut host);
+    assert!(seen.ends_with("c=Skipped (fake:b failed)") && seen.starts_with("a=Changed"), "{seen}");
+    assert_eq!(host.log, ["a", "b"]);
+}
+
+#[test]
+fn what_can_never_be_known_is_one_failure() {
+    let mut host = Host::new(&[("pkg", "up"), ("svc", "?"), ("use", "down"), ("other", "down")]);
+    let resources =
+        vec![Fake::new("pkg"), Fake::new("svc").after("pkg"), Fake::new("use").after("svc"), Fake::new("other")];
+    let seen = drive(&mut plan(resources, vec![], Policy::default()), &mut host);
+    assert_eq!(seen, "pkg=Ok, svc=Failed [probe: there is none], use=Skipped (fake:svc failed), other=Changed");
+}
+
+#[test]
+fn a_change_that_failed_half_way_makes_others_stale() {
+    let mut host = Host::new(&[("mtu", "down"), ("irq", "up"), ("app", "down")]);
+    host.broken = vec!["mtu"];
+    host.becomes.insert("mtu", ("irq", "down"));
+    host.half_way = true;
+    let app = |f: Fake| Fake { who: Some("app"), ..f };
+    let irq = Fake { claims_stale: Some("mtu"), ..app(Fake::new("irq").after("app")) };
+    let mut plan = plan(vec![Fake::new("mtu"), app(Fake::new("app")), irq], vec![], Policy::default());
+    let seen = drive(&mut plan, &mut host);
+    assert!(seen.ends_with("app=Changed, irq=Changed"), "{seen}");
+}
+
+#[test]
+fn an_edge_left_out_is_told_once() {
+    let mut host = Host::new(&[("file", "down"), ("service", "down")]);
+    let resources = vec![Fake::new("file").after("service"), Fake::new("service").needs("file")];
+    let mut plan = plan(resources, vec![], Policy::default());
+    drive(&mut plan, &mut host);
+    assert_eq!(plan.warnings().len(), 1);
 }

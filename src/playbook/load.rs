@@ -37,6 +37,7 @@ pub struct Play {
     pub(super) hosts: Node,
     pub(super) serial: Option<Node>,
     pub(super) max_fail_percentage: Option<Node>,
+    pub(super) become_: Become,
     pub(super) vars: Arc<Layer>,
     pub(super) vars_files: Vec<Node>,
     pub(super) resources: Vec<Entry>,
@@ -397,6 +398,7 @@ impl<'l> Loader<'l> {
             None if ["tasks", "roles", "pre_tasks", "post_tasks"].iter().any(|k| node.get(k).is_some()) => {}
             None => self.hinted(&node.span, "the play has no resources", "add `resources:` and a list"),
         }
+        let become_ = outer.become_.clone();
         let mut handlers = Vec::new();
         if let Some(list) = get("handlers") {
             let outer = Outer { handler: true, tags: BTreeSet::new(), ..outer };
@@ -410,6 +412,7 @@ impl<'l> Loader<'l> {
             hosts,
             serial: get("serial").cloned(),
             max_fail_percentage: get("max_fail_percentage").cloned(),
+            become_,
             vars,
             vars_files,
             resources,

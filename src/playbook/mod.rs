@@ -28,6 +28,8 @@ pub struct HostPlay {
     pub resources: Vec<Item>,
     /// The handlers, in their listed order.
     pub handlers: Vec<Item>,
+    /// The play's own `become`, which holds for its facts. What can't be told without them counts as not given.
+    pub become_: Become,
     /// What is left out on this host.
     pub skipped: Vec<Skipped>,
     /// Whether something of it could not be rendered before the host's facts are known: it is missing here, and the

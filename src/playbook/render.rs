@@ -133,7 +133,9 @@ impl Play {
                 Arc::new(scope)
             }
         };
-        let mut renderer = Renderer { play: self, tags, out: HostPlay::default(), errors: Vec::new() };
+        let become_ = become_(&self.become_, &scope).unwrap_or_default();
+        let out = HostPlay { become_, ..HostPlay::default() };
+        let mut renderer = Renderer { play: self, tags, out, errors: Vec::new() };
         for entry in self.resources.iter().chain(&self.handlers) {
             renderer.entry(entry, &scope);
         }

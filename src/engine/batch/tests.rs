@@ -432,7 +432,7 @@ fn a_host_that_can_not_be_locked_is_not_changed() {
 
 #[test]
 fn what_is_owed_is_noted_and_settled() {
-    let owed = |run: &str| Owed { address: "service:x/'$(y)".into(), title: "restart\n it".into(), run: run.into() };
+    let owed = |run: &str| Owed { address: "service:x/'\n$(y)".into(), title: "restart\n it".into(), run: run.into() };
     for shell in shells() {
         let host = Host::new();
         let pieces = [Piece::of_test(1, &[], &[], Work::Owe(owed("r1")), 5)];
@@ -448,7 +448,7 @@ fn what_is_owed_is_noted_and_settled() {
         };
         let reader = feed(&shell, &batch(&[]).compose());
         if rustix_is_root() {
-            assert_eq!(reader.state().unwrap(), "root 0\nservice:x/'$(y)\nrestart  it\nr1\n", "{shell:?}");
+            assert_eq!(reader.state().unwrap(), "root 0\nservice:x/' $(y)\nrestart  it\nr1\n", "{shell:?}");
         } else {
             assert_eq!(reader.state().unwrap(), "");
         }
