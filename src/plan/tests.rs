@@ -444,16 +444,6 @@ fn an_action_that_changed_nothing_calls_for_nothing() {
     let mut plan = plan(vec![action], vec![Fake { act: true, ..Fake::new("h") }], Policy::default());
     assert!(plan.owe(&owed("h"), &Who::Login));
     assert_eq!(drive(&mut plan, &mut host), "a=Ok, h=Changed (owed by run r0)");
-    // A handler that notifies another is no different.
-    for (calm, seen) in [(true, "a=Changed, h=Ok (notified by fake:a)"), (false, "i=Changed (notified by fake:h)")] {
-        let mut host = Host::new(&[("a", "down"), ("h", "up"), ("i", "up")]);
-        let handlers =
-            vec![Fake { act: true, calm, ..Fake::new("h").notify("i") }, Fake { act: true, ..Fake::new("i") }];
-        let mut plan = super::tests::plan(vec![Fake::new("a").notify("h")], handlers, Policy::default());
-        let told = drive(&mut plan, &mut host);
-        assert!(told.ends_with(seen), "{told}");
-        assert_eq!(host.log.iter().filter(|l| l.starts_with("settle")).count(), 2, "{:?}", host.log);
-    }
 }
 
 #[test]
