@@ -8,6 +8,9 @@ exec 3>&1
 NL='
 '
 T=; command -v timeout >/dev/null && T='timeout -k 5'
+# An old busybox' timeout knows no -k, and an older one wants -t. coreutils' is no link, and isn't asked.
+IFS=:; for d in $PATH; do [ ! -L "$d/timeout" ] || l=1; done; unset IFS
+[ -z "${l-}" ] || $T 9 true 2>/dev/null || { T=timeout; timeout 9 true 2>/dev/null || T=; }
 
 # A tool that can hang: lim SECONDS TOOL ARGUMENT...
 lim() { if [ -n "$T" ]; then $T "$@"; else shift; "$@"; fi; }
@@ -61,40 +64,44 @@ frame() {
 put() {
   ready "$1" "$2" "$3" || return 0
   o=$( { ( set -C; umask 077
-      p=$5 x=
-      if [ -L "$p" ]; then q=$(readlink -f -- "$p") && [ -n "$q" ] || { echo "the link $p leads to a folder that isn't there"; exit 1; }; p=$q; fi
-      [ ! -d "$p" ] || { echo "$p is a directory"; exit 1; }
-      d=${p%/*}/ t=${p%/*}/.netplay-$RUN-$1
-      [ -d "$d" ] || { echo "there is no folder $d"; exit 1; }
-      if [ -n "${10}" ] && [ -f "$p" ]; then
-        [ -d "$L/backup" ] || { mkdir -p "$L/backup" && chmod 700 "$L"; } || exit 1
-        cp -p -- "$p" "$L/backup/${10}~$(date +%Y%m%dT%H%M%S)" || { echo "it could not be backed up to $L/backup"; exit 1; }
-        b=${10}; v=${11} w=${12} n=$8 m=$6 u=$7 s=$4 l=$9; set -- "$L/backup/$b~"*
-        while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done
-        set -- - - - "$s" "$p" "$m" "$u" "$n" "$l" "$b" "$v" "$w"
-      fi
+      p=$5 x= t=
+      no() { [ -z "$t" ] || rm -f -- "$t" "$t.old"; printf '%s\n' "$1"; exit 1; }
+      if [ -L "$p" ]; then q=$(readlink -f -- "$p") && [ -n "$q" ] || no "the link $p leads to a folder that isn't there"; p=$q; fi
+      [ ! -d "$p" ] || no "$p is a directory"
+      d=${p%/*}/
+      [ -d "$d" ] || no "there is no folder $d"
       rm -f -- "$d.netplay-"*
+      t=$d.netplay-$RUN-$1
       # dd tells why a write failed, which printf of dash doesn't.
       w=$( { "${12}" 2>/dev/null | dd bs=65536 conv=fsync >"$t"; } 2>&1 ) && [ "$(wc -c <"$t")" -eq "$8" ] || {
-        rm -f -- "$t"; w=${w%%"$NL"*}; echo "not all of it could be written to $d: ${w##*: }"; exit 1
+        w=${w%%"$NL"*}; no "not all of it could be written to $d: ${w##*: }"
       }
-      { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || { rm -f -- "$t"; exit 1; }
+      { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || no "its owner or permissions could not be set"
       if [ -n "${11}" ]; then
         file=$t; export file
-        run "$4" "${11}" || { r=$?; rm -f -- "$t"; echo "the new file was refused by its validate command (exit code $r); nothing was replaced"; exit 1; }
+        run "$4" "${11}" || no "the new file was refused by its validate command (exit code $?); nothing was replaced"
+      fi
+      if [ -n "${10}" ] && [ -f "$p" ]; then
+        b=$L/backup/${10}~$(date +%Y%m%dT%H%M%S)
+        [ -d "$L/backup" ] || { mkdir -p "$L/backup" && chmod 700 "$L"; } && cp -p -- "$p" "$b" ||
+          { rm -f -- "$b"; no "it could not be backed up to $L/backup; nothing was replaced"; }
+        ( set -- "$L/backup/${10}~"*; while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done )
       fi
       if [ "$9" = in-place ]; then
-        cp -p -- "$p" "$t.old" || { rm -f -- "$t" "$t.old"; exit 1; }
-        if cat -- "$t" >|"$p"; then r=0; else r=1; cat -- "$t.old" >|"$p"; echo "it could not be written in place; what was there is back"; fi
-        rm -f -- "$t" "$t.old"; [ "$r" = 0 ] || exit 1
+        cp -p -- "$p" "$t.old" || no "what is there could not be kept meanwhile"
+        w=$(dd if="$t" of="$p" bs=65536 conv=fsync 2>&1) || {
+          w=${w%%"$NL"*} b='could not be put back'; cat -- "$t.old" >|"$p" && b='is back'
+          no "it could not be written in place, and what was there $b: ${w##*: }"
+        }
+        rm -f -- "$t" "$t.old"
         { [ -z "$7" ] || chown -- "$7" "$p"; } && chmod -- "$6" "$p"; exit
       fi
       if [ -e /sys/fs/selinux/enforce ]; then
-        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || { rm -f -- "$t"; exit 1; }; else x=new; fi
+        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || no "its SELinux context could not be kept"; else x=new; fi
       fi
-      mv -f -- "$t" "$p" || { rm -f -- "$t"; echo "the new file can't take the place of $p: lsattr shows whether that is immutable"; exit 1; }
+      mv -f -- "$t" "$p" || no "the new file can't take the place of $p: lsattr shows whether that is immutable"
       [ "$x" != new ] || ! command -v restorecon >/dev/null || restorecon -- "$p"
-    ) 2>&1 3>&- 9>&-; printf '\n%s %s\n' "$N" "$?"; } </dev/null )
+    ) 2>&1 3>&- 9>&-; printf '\n%s %s\n.\n' "$N" "$?"; } </dev/null | sed "/^$N /q" | tail -c 65536 )
   frame "$1"
 }
 

@@ -508,3 +508,48 @@ proptest! {
         prop_assert_eq!(reader.noise(), "noise");
     }
 }
+
+#[test]
+fn what_validate_refuses_costs_no_backup_and_may_be_loud() {
+    for shell in shells() {
+        let host = Host::new();
+        std::fs::write(host.path("f"), "first").unwrap();
+        let with = |text: &str| Put {
+            backup: true,
+            validate: Some(Script::new().user(text)),
+            ..put(host.path("f"), b"second")
+        };
+        let pieces = [
+            piece(1, &[], &[], Step::Put(with("exit 3"))),
+            piece(2, &[], &[], Step::Put(with("sleep 60 & head -c 300000 /dev/zero | tr '\\000' x; exit 4"))),
+        ];
+        let started = Instant::now();
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert!(started.elapsed() < Duration::from_secs(10), "{shell:?} waited for a child");
+        assert_eq!(codes(&reader), [(1, "1".into()), (2, "1".into())], "{shell:?}");
+        assert!(out(&reader, 2).len() <= 65536 && out(&reader, 2).contains("(exit code 4)"), "{shell:?}");
+        assert!(!Path::new(&host.path("lib")).exists(), "{shell:?}");
+        assert_eq!(std::fs::read_to_string(host.path("f")).unwrap(), "first");
+    }
+}
+
+#[test]
+fn an_old_timeout_is_used_as_it_can_be() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    // What older versions of busybox have: without -k, and before that with the seconds behind -t only.
+    for (said, code) in [("[ \"$1\" != -k ] || exit 1; exec /usr/bin/timeout \"$@\"", "124"), ("[ \"$1\" = -t ]", "0")]
+    {
+        let host = Host::new();
+        std::fs::create_dir(host.path("bin")).unwrap();
+        std::fs::write(host.path("bin/old"), format!("#!/bin/sh\n{said}\n")).unwrap();
+        std::fs::set_permissions(host.path("bin/old"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("old", host.path("bin/timeout")).unwrap();
+        let pieces =
+            [piece(1, &[], &[], run("echo ran; exit 7")), Piece::of_test(2, &[], &[], Work::Step(run("sleep 3")), 1)];
+        for shell in shells() {
+            let script = host.batch(&pieces, &[]).replacen("PATH=", &format!("PATH={}:", host.path("bin")), 1);
+            let reader = feed(&shell, &script);
+            assert_eq!(codes(&reader), [(1, "7".into()), (2, code.into())], "{shell:?} {said}");
+        }
+    }
+}
