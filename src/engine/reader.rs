@@ -126,7 +126,8 @@ impl Reader {
             };
             let Some(code) = frame.code else { return Err(Trouble::new("how the probe ended was lost")) };
             if frame.overflow {
-                return Err(Trouble::new(format!("it printed more than {} MiB", MAX_OUTPUT >> 20)));
+                let message = format!("what it is known by has more than {} MiB on this host", MAX_OUTPUT >> 20);
+                return Err(Trouble::new(message).hint("look for a large file among those that it depends on"));
             }
             Ok(match fragment.user {
                 Some(_) => Output { code, stdout: frame.text, stderr: Vec::new() },

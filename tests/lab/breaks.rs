@@ -63,8 +63,8 @@ fn mends(netplay: &Netplay, host: Host<'_>) -> Told {
 }
 
 /// Kills the sessions of a user in the middle of a change.
-fn a_killed_session(user: &str) {
-    let hosts = Hosts::take(Kind::Fleet, 1);
+fn a_killed_session(kind: Kind, user: &str) {
+    let hosts = Hosts::take(kind, 1);
     let host = hosts.first();
     let vars = format!("all: {{hosts: {{{}: {{ansible_user: {user}, ansible_become: true}}}}}}\n", host.0);
     let netplay = apply(&hosts, SLOW, &["-i", "more.yaml"]).file("more.yaml", &vars);
@@ -85,12 +85,17 @@ fn a_killed_session(user: &str) {
 
 #[test]
 fn a_session_that_is_killed_is_mended_by_the_next_run() {
-    a_killed_session("root");
+    a_killed_session(Kind::Fleet, "root");
 }
 
 #[test]
 fn a_session_that_is_killed_under_sudo_is_mended_by_the_next_run() {
-    a_killed_session("ops");
+    a_killed_session(Kind::Fleet, "ops");
+}
+
+#[test]
+fn a_session_that_is_killed_under_logind_is_mended_by_the_next_run() {
+    a_killed_session(Kind::Sysd, "ops");
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn a_probe_gives_each_fragment_its_own_outcome() {
         assert_eq!((&ok(1).stdout, ok(1).stderr.is_empty()), (&vec![], false), "{shell:?}");
         assert_eq!(text(2), (3, "out\n".into(), "err\nor".into()));
         assert_eq!(ok(3).stdout, b"a\0b\nno newline at the end");
-        assert_eq!(outputs[4], Err(Trouble::new("it printed more than 1 MiB")));
+        assert!(outputs[4].as_ref().is_err_and(|t| t.message.contains("more than 1 MiB")), "{:?}", outputs[4]);
         assert_eq!(text(5), (0, String::new(), String::new()));
         assert_eq!(text(6), (7, "seen\ntoo\n".into(), String::new()), "{shell:?}");
         assert_eq!(text(7).1, "started\n");
@@ -472,7 +472,8 @@ fn output_without_end_costs_no_memory() {
     }
     reader.stdout(format!("\n{NONCE} {FRAGMENTS} 0 0\n\n\n{NONCE} end\n").as_bytes());
     assert_eq!(*reader.ending(), Ending::Complete);
-    assert_eq!(reader.outputs(&[read("")]), [Err(Trouble::new("it printed more than 1 MiB"))]);
+    let outputs = reader.outputs(&[read("")]);
+    assert!(outputs[0].as_ref().is_err_and(|t| t.message.contains("more than 1 MiB")), "{outputs:?}");
     let mut reader = Reader::new(NONCE, String::new());
     reader.stdout(&vec![b'x'; MAX_OUTPUT * 8]);
     assert_eq!((reader.ending(), reader.noise().len()), (&Ending::Silent, 4096));
