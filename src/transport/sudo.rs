@@ -12,15 +12,16 @@ const KEPT: usize = 4096;
 
 /// The request that starts `/bin/sh` as an identity, reading a script from standard input; the connection is its `$1`.
 /// It means the same to sh, bash, csh and fish as login shells. Who is to become whom the login user is already, root
-/// too, does without sudo.
+/// too, does without sudo. It is to speak English, as its refusals are told apart by its words; `env` is what all of
+/// those shells set a variable by.
 pub fn request(identity: &Identity, login: &str, nonce: &str) -> String {
     match identity {
         Identity::Sudo { user, password } if user != login => {
             let user = if user == "root" { String::new() } else { format!("-u {} ", quote(user)) };
             match password {
-                None => format!("exec sudo -n {user}/bin/sh -s \"$SSH_CONNECTION\""),
+                None => format!("exec env LC_ALL=C sudo -n {user}/bin/sh -s \"$SSH_CONNECTION\""),
                 Some(_) => format!(
-                    "exec sudo -S -p {nonce} {user}/bin/sh -c 'echo; echo {nonce} ready; exec /bin/sh -s \"$0\"' \
+                    "exec env LC_ALL=C sudo -S -p {nonce} {user}/bin/sh -c 'echo; echo {nonce} ready; exec /bin/sh -s \"$0\"' \
                      \"$SSH_CONNECTION\""
                 ),
             }
@@ -365,11 +366,14 @@ mod tests {
         assert_eq!(request(&Identity::Login, "ops", "abc"), plain);
         assert_eq!(as_user("ops", true), plain);
         assert_eq!(request(&sudo(None), "root", "abc"), plain);
-        assert_eq!(as_user("root", false), "exec sudo -n /bin/sh -s \"$SSH_CONNECTION\"");
-        assert_eq!(as_user("www-data", false), "exec sudo -n -u 'www-data' /bin/sh -s \"$SSH_CONNECTION\"");
+        assert_eq!(as_user("root", false), "exec env LC_ALL=C sudo -n /bin/sh -s \"$SSH_CONNECTION\"");
+        assert_eq!(
+            as_user("www-data", false),
+            "exec env LC_ALL=C sudo -n -u 'www-data' /bin/sh -s \"$SSH_CONNECTION\""
+        );
         assert_eq!(
             as_user("root", true),
-            "exec sudo -S -p abc /bin/sh -c 'echo; echo abc ready; exec /bin/sh -s \"$0\"' \"$SSH_CONNECTION\""
+            "exec env LC_ALL=C sudo -S -p abc /bin/sh -c 'echo; echo abc ready; exec /bin/sh -s \"$0\"' \"$SSH_CONNECTION\""
         );
         for name in ["", "-u", "a b", "a'b", "a!b", "a\nb", "root:x"] {
             assert!(check_user(name).is_err(), "{name:?}");
@@ -421,6 +425,7 @@ mod tests {
         assert_eq!(without("sudo: sorry, you must have a tty to run sudo\n", 1), Some(Refusal::RequireTty));
         assert_eq!(without("bash: line 1: exec: sudo: not found\n", 127), Some(Refusal::NoSudo));
         assert_eq!(without("sudo: Command not found.\n", 1), Some(Refusal::NoSudo));
+        assert_eq!(without("env: 'sudo': No such file or directory\n", 127), Some(Refusal::NoSudo));
         assert_eq!(without("fish: Unknown command: sudo\n", 127), Some(Refusal::NoSudo));
         assert_eq!(
             without("banner\nops is not in the sudoers file.\n", 1),
