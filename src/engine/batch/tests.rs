@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::reader::{Ending, MAX_OUTPUT, Reader};
 use crate::plan::Ran;
-use crate::resource::{Output, Trouble};
+use crate::resource::Output;
 use crate::transport::{Dialogue, Reply};
 use proptest::prelude::*;
 use std::io::{Read as _, Write as _};
