@@ -115,11 +115,11 @@ fn locate(node: &Node, text: &str, offset: usize) -> Option<Span> {
     let indent = if block.is_some() { node.span.column as usize - 1 } else { usize::MAX };
     let mut at = usize::from(block.is_none() && matches!(style, '"' | '\''));
     let skip_indent = |at: &mut usize| {
-        *at += chars[*at..].iter().take_while(|c| **c == ' ').count().min(indent);
+        *at += chars.get(*at..).unwrap_or_default().iter().take_while(|c| **c == ' ').count().min(indent);
     };
     for (pos, c) in text.char_indices() {
         if style != '|' && !c.is_whitespace() {
-            at += chars[at..].iter().take_while(|s| s.is_whitespace()).count();
+            at += chars.get(at..).unwrap_or_default().iter().take_while(|s| s.is_whitespace()).count();
         }
         if pos >= offset {
             break;

@@ -289,8 +289,20 @@ fn yaml_scalar(node: &Node) -> String {
                 && !text.starts_with(['-', '=', '~', ' ', '.'])
                 && !text.ends_with(' ')
                 && !text.is_empty();
-            // A JSON string is one of YAML's double-quoted ones.
-            if simple { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+            if simple {
+                return text.to_owned();
+            }
+            // A JSON string is one of YAML's double-quoted ones, but for characters that YAML wants escaped.
+            let mut out = String::new();
+            for c in serde_json::Value::from(text).to_string().chars() {
+                match c {
+                    '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
+                        let _ = write!(out, "\\u{:04x}", u32::from(c));
+                    }
+                    c => out.push(c),
+                }
+            }
+            out
         }
     }
 }

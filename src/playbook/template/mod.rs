@@ -463,6 +463,11 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
         return Err(Error::playbook(&node.span, format!("a condition is an expression, not {}", node.describe())));
     };
     let expression = condition(&Arc::from(text));
+    let known = ["rc", "output", "range", "dict", "namespace"];
+    if let Some(name) = names_of(node).iter().find(|n| !known.contains(&n.as_str())) {
+        return Err(Error::playbook(&node.span, format!("`{name}` isn't known here"))
+            .hint("the expression sees `rc` and `output`; another value is put into it by `{{ }}`"));
+    }
     let node = node.clone();
     Ok(Arc::new(move |rc, output| match &*expression {
         Ok(expression) => expression

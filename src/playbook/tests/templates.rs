@@ -390,3 +390,83 @@ fn what_needs_facts_waits_for_them() {
     );
     assert!(!after.wants_facts);
 }
+
+#[test]
+fn a_condition_on_what_a_command_gave_sees_nothing_else() {
+    let node = |text: &str| {
+        let source = crate::source::Source::new("t", text);
+        crate::yaml::load_one(&source, crate::error::Kind::Playbook).unwrap().unwrap()
+    };
+    let holds = |text: &str, rc, output| template::predicate(&node(text)).unwrap()(rc, output);
+    assert!(holds("rc == 2 and 'new' in output", 2, "a new one").unwrap());
+    assert!(!holds("output | trim != ''", 0, " \n").unwrap());
+    assert!(holds(r"output | regex_search('^\d+$')  is not none", 0, "12").unwrap());
+    assert!(!holds("false", 0, "").unwrap());
+    assert!(holds("output", 0, "text").unwrap_err().to_string().contains("yields the string `text`"));
+    let told = template::predicate(&node("stdout != ''")).err().unwrap().to_string();
+    assert!(told.contains("`stdout` isn't known here\n  --> t:1:1"), "{told}");
+    assert!(template::predicate(&node("rc ==")).is_err());
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let text = prop_oneof!["\\PC{0,6}", "[-?:#&*!|>'\"%@` {}\\[\\],yesno0-9.\n\t\u{7f}\u{85}é]{0,5}"];
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<i32>().prop_map(|i| (f64::from(i) / 4.0).into()),
+            text.clone().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(3, 20, 4, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+                prop::collection::vec((text.clone(), inner), 0..4)
+                    .prop_map(|m| serde_json::Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn yaml_that_is_written_reads_back(value in json()) {
+            let context = Site::new(&[]).context(&[]);
+            let variables = context.variables(context.inventory.host("n1").unwrap());
+            // Facts are never taken for templates, whatever they have in them.
+            let facts = Node::from_json(&Span::start(&crate::source::Source::new("facts", "")), &value);
+            let scope = Arc::new(variables.0.with_facts(&facts));
+            for filter in ["to_yaml", "to_nice_yaml", "to_json", "to_nice_json"] {
+                let back = if filter.ends_with("json") { "from_json" } else { "from_yaml" };
+                let text = format!("{{{{ facts | {filter} }}}}");
+                let node = Node::string(&Span::start(&crate::source::Source::new("t", &*text)), &*text);
+                let written = template::render(&node, &scope).unwrap().unwrap();
+                let text = format!("{{{{ facts | {filter} | {back} }}}}");
+                let node = Node::string(&node.span, &*text);
+                let read = template::render(&node, &scope).map_err(|e| format!("{}\n{e}", written.text().unwrap()));
+                prop_assert_eq!(read.unwrap().unwrap().to_json(), value.clone(), "{}", written.text().unwrap());
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_odd(text in "[{}%#'\"\\\\ a1\n:é.|()\\[\\]-]{0,24}", folded in any::<bool>()) {
+            // As a double-quoted scalar, and as a value whose place has nothing to do with its text.
+            let quoted = serde_json::Value::from(&*text).to_string();
+            let site = Site::new(&[("site.yaml", &format!("- hosts: all\n  resources:\n  - show: {{id: x, value: {quoted}}}\n"))]);
+            let told = site.render("n1", &[], &Tags::default(), None);
+            if !["{{", "{%", "{#"].iter().any(|m| text.contains(m)) {
+                let play = told.unwrap();
+                prop_assert_eq!(addresses(&play), [format!("show:x='{text}'")]);
+            }
+            let elsewhere = Span::at(&crate::source::Source::new("t", if folded { "x: >\n  \"\\U" } else { "" }), 2, 3, 1);
+            let context = site.context(&[]);
+            let variables = context.variables(context.inventory.host("n1").unwrap());
+            let _ = template::render(&Node::string(&elsewhere, &*text), &variables.0);
+            let _ = template::holds(&Node::string(&elsewhere, &*text), &variables.0);
+        }
+    }
+}
