@@ -1,7 +1,27 @@
 //! Where something was written: a text with a name, and places in it.
 
 use std::fmt;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
+
+/// The most bytes of a file of YAML.
+pub const MAX_TEXT: u64 = 256 << 20;
+/// How many characters of a line are shown before and behind the place that is underlined.
+const AROUND: usize = 100;
+
+/// The bytes of a file.
+///
+/// # Errors
+/// It can't be read, or has more than `most` bytes. A device without end tells no size beforehand.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if read as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
 
 /// A text that was read: a file, an argument of the command line, or a program's output.
 pub struct Source {
@@ -53,14 +73,20 @@ impl Span {
     pub fn excerpt(&self) -> Option<String> {
         let line = self.source.text.lines().nth(self.line.saturating_sub(1) as usize)?;
         let number = self.line.to_string();
-        let before: String = line
-            .chars()
-            .take(self.column.saturating_sub(1) as usize)
-            .map(|c| if c == '\t' { '\t' } else { ' ' })
-            .collect();
-        let left = line.chars().count().saturating_sub(self.column.saturating_sub(1) as usize);
-        let marks = "^".repeat((self.len as usize).min(left.max(1)));
-        let shown: String = line.chars().map(|c| if c != '\t' && c.is_control() { '\u{fffd}' } else { c }).collect();
+        let column = self.column.saturating_sub(1) as usize;
+        let chars = line.chars().count();
+        let marked = (self.len as usize).min(chars.saturating_sub(column).max(1));
+        // Of a long line, as generated JSON has it, what is near.
+        let first = column.saturating_sub(AROUND);
+        let end = column + marked.min(AROUND) + AROUND;
+        let (cut, more) = (if first > 0 { "…" } else { "" }, if end < chars { "…" } else { "" });
+        let near = || line.chars().skip(first);
+        let before: String = near().take(column - first).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let before = format!("{}{before}", " ".repeat(cut.chars().count()));
+        let marks = "^".repeat(marked.min(AROUND));
+        let shown: String =
+            near().take(end - first).map(|c| if c != '\t' && c.is_control() { '\u{fffd}' } else { c }).collect();
+        let shown = format!("{cut}{shown}{more}");
         Some(format!("{number} | {shown}\n{} | {before}{marks}", " ".repeat(number.len())))
     }
 }
@@ -87,5 +113,21 @@ mod tests {
         let span = Span::at(&source, 2, 2, 9);
         assert_eq!(span.to_string(), "site.yaml:2:2");
         assert_eq!(span.excerpt().unwrap(), "2 | \tinterfase: eth0\n  | \t^^^^^^^^^");
+    }
+
+    #[test]
+    fn of_a_long_line_what_is_near_is_shown() {
+        let source = Source::new("x.json", format!("{}HERE{}", "a".repeat(5000), "b".repeat(5000)));
+        let (a, b) = ("a".repeat(100), "b".repeat(100));
+        let expected = format!("1 | …{a}HERE{b}…\n  |  {}^^^^", " ".repeat(100));
+        assert_eq!(Span::at(&source, 1, 5001, 4).excerpt().unwrap(), expected);
+        let whole = Span::at(&source, 1, 1, 10004).excerpt().unwrap();
+        assert_eq!(whole, format!("1 | {a}{a}…\n  | {}", "^".repeat(100)));
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(Path::new("/dev/null"), 10).unwrap(), b"");
     }
 }

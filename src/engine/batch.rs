@@ -91,7 +91,7 @@ impl Batch<'_> {
         for (name, text) in &*FUNCTIONS {
             let needed = match *name {
                 "step" | "run" | "ready" | "frame" => steps,
-                "put" | "lock" | "count" | "changed" => self.change.is_some(),
+                "put" | "led" | "lock" | "count" | "changed" => self.change.is_some(),
                 "calm" => self.calm,
                 "state" => self.state,
                 _ => true,

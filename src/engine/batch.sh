@@ -58,6 +58,20 @@ frame() {
   printf '\n%s %s %s %s\n%s\n' "$N" "$1" "$r" "${#o}" "$o" >&3 || exit 74
 }
 
+# Whether a link may be followed: not one that somebody put into a folder like /tmp to have us write elsewhere. The
+# kernel's own protection against that (fs.protected_symlinks) ends where readlink begins.
+#   led PATH
+led() {
+  l=$1 i=0
+  while [ -L "$l" ] && [ $((i += 1)) -le 40 ]; do
+    if [ -k "${l%/*}/" ]; then
+      u=$(stat -c %u -- "$l"); case $u in 0|"$(id -u)"|"$(stat -L -c %u -- "${l%/*}/")") ;;
+        *) echo "$l is a link that the user $u made in a folder that everybody may write to; it isn't followed"; return 1 ;; esac
+    fi
+    n=$(readlink -- "$l"); case $n in /*) l=$n ;; *) l=${l%/*}/$n ;; esac
+  done
+}
+
 # A file replaced in one go: a dot file made by us alone in the target's folder, its length checked, that file alone
 # synced (a bare sync waits for every dead NFS mount), owner, mode and SELinux context set, renamed.
 #   put INDEX ALL ANY SECONDS PATH MODE OWNER BYTES PLACE BACKUP VALIDATE BODY
@@ -66,17 +80,22 @@ put() {
   o=$( { ( set -C; umask 077
       p=$5 x= t=
       no() { [ -z "$t" ] || rm -f -- "$t" "$t.old"; printf '%s\n' "$1"; exit 1; }
+      led "$p" || exit 1
       if [ -L "$p" ]; then q=$(readlink -f -- "$p") && [ -n "$q" ] || no "the link $p leads to a folder that isn't there"; p=$q; fi
       [ ! -d "$p" ] || no "$p is a directory"
       d=${p%/*}/
       [ -d "$d" ] || no "there is no folder $d"
       rm -f -- "$d.netplay-"*
       t=$d.netplay-$RUN-$1
-      # dd tells why a write failed, which printf of dash doesn't.
-      w=$( { "${12}" 2>/dev/null | dd bs=65536 conv=fsync >"$t"; } 2>&1 ) && [ "$(wc -c <"$t")" -eq "$8" ] || {
+      # By its descriptor, as whoever owns the folder can give its name to something else meanwhile. dd tells why a write
+      # failed, which printf of dash doesn't.
+      w=$( exec 2>&1; exec 8>"$t" || exit 1
+        e=$( "${12}" 2>/dev/null | dd bs=65536 conv=fsync 2>&1 >&8 ) && [ "$(wc -c </proc/self/fd/8)" -eq "$8" ] || { echo "$e"; exit 1; }
+        { [ -z "$7" ] || chown -- "$7" /proc/self/fd/8; } && chmod -- "$6" /proc/self/fd/8 || exit 3
+      ) || {
+        [ $? -ne 3 ] || { printf '%s\n' "$w"; no "its owner or permissions could not be set"; }
         w=${w%%"$NL"*}; no "not all of it could be written to $d: ${w##*: }"
       }
-      { [ -z "$7" ] || chown -- "$7" "$t"; } && chmod -- "$6" "$t" || no "its owner or permissions could not be set"
       if [ -n "${11}" ]; then
         file=$t; export file
         run "$4" "${11}" || no "the new file was refused by its validate command (exit code $?); nothing was replaced"
@@ -88,7 +107,7 @@ put() {
         ( set -- "$L/backup/${10}~"*; while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done )
       fi
       if [ "$9" = in-place ]; then
-        cp -p -- "$p" "$t.old" || no "what is there could not be kept meanwhile"
+        ( set -C; cat -- "$p" >"$t.old" ) || no "what is there could not be kept meanwhile"
         w=$(dd if="$t" of="$p" bs=65536 conv=fsync 2>&1) || {
           w=${w%%"$NL"*} b='could not be put back'; cat -- "$t.old" >|"$p" && b='is back'
           no "it could not be written in place, and what was there $b: ${w##*: }"

@@ -1,7 +1,7 @@
 //! Reading the files of an inventory.
 
 use crate::error::{Error, Kind};
-use crate::source::{Source, Span};
+use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node, Scalar, Value};
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
 }
 
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|e| failed(path, &e))
+    source::read(path, source::MAX_TEXT).map_err(|e| failed(path, &e))
 }
 
 /// The text of a file, called by its path.

@@ -6,7 +6,7 @@ use super::template;
 use super::vars::{self, Layer};
 use crate::error::{Error, Errors, Kind, suggest};
 use crate::resource::{self, AnyType, spec};
-use crate::source::{Source, Span};
+use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -257,7 +257,7 @@ impl<'l> Loader<'l> {
 
     /// Reads a file of YAML; an empty one has no node.
     fn file(&mut self, path: &Path, from: Option<&Span>) -> Option<(Arc<Source>, Option<Node>)> {
-        let read = std::fs::read(path).map_err(|e| {
+        let read = source::read(path, source::MAX_TEXT).map_err(|e| {
             let error = Error::new(
                 Kind::Playbook,
                 match e.kind() {
@@ -726,7 +726,7 @@ pub(super) fn timeout(node: &Node) -> Result<u32, Error> {
 /// # Errors
 /// It can't be read, or isn't a mapping of variables.
 pub(super) fn vars_file(path: &Path, named: &Node) -> Result<Arc<Layer>, Error> {
-    let bytes = std::fs::read(path).map_err(|e| {
+    let bytes = source::read(path, source::MAX_TEXT).map_err(|e| {
         let what = match e.kind() {
             std::io::ErrorKind::NotFound => format!("{} doesn't exist", path.display()),
             _ => format!("{} can't be read: {e}", path.display()),

@@ -7,6 +7,7 @@ use super::{Become, HostPlay, Item, Reference, Skipped};
 use crate::error::{Error, Errors};
 use crate::inventory::HostId;
 use crate::resource::{AnyResource, Env, Predicate, Spec, spec};
+use crate::source;
 use crate::yaml::Node;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -389,7 +390,7 @@ impl Env for HostEnv<'_> {
             )
             .hint("let a `command` with `creates` fetch what is larger"));
         }
-        std::fs::read(&path).map_err(failed)
+        source::read(&path, MAX_FILE).map_err(failed)
     }
 
     fn template(&self, src: &Node) -> Result<String, Error> {

@@ -3,7 +3,7 @@
 use super::template::{self, Fail, Lookup, Step};
 use crate::error::{Error, Errors, Kind};
 use crate::inventory::{HostId, Inventory, Vars};
-use crate::source::{Source, Span};
+use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -50,7 +50,8 @@ impl Extra {
 fn extra(argument: &str) -> Result<Layer, Error> {
     let trimmed = argument.trim_start();
     if let Some(path) = trimmed.strip_prefix('@') {
-        let bytes = std::fs::read(path).map_err(|e| Error::usage(format!("-e @{path} can't be read: {e}")))?;
+        let bytes = source::read(Path::new(path), source::MAX_TEXT)
+            .map_err(|e| Error::usage(format!("-e @{path} can't be read: {e}")))?;
         return mapping(&yaml::decode(path, bytes, Kind::Usage)?);
     }
     let source = Source::new("-e", argument);

@@ -67,13 +67,15 @@ impl Wanted {
     }
 
     /// The steps that mend it for what is there. Ownership comes first, as chown takes setuid and setgid
-    /// away: where they are wanted, or were there, they are set again.
-    pub(super) fn steps(&self, path: &str, now: &Attributes) -> Vec<Step> {
+    /// away: where they are wanted, or were there, they are set again. What was no `link` isn't followed if it has become
+    /// one since, as whoever owns the folder could give himself any file by that.
+    pub(super) fn steps(&self, path: &str, link: bool, now: &Attributes) -> Vec<Step> {
         let owner = self.owner.as_deref().filter(|_| self.owner_differs(Some(now)));
         let group = self.group.as_deref().filter(|_| self.group_differs(Some(now)));
+        let chown = if link { r#"chown -- "$o" "$f""# } else { r#"chown -h -- "$o" "$f""# };
         let mut steps = Vec::new();
         if let Some(owner) = pair(owner, group) {
-            let script = Script::new().set("f", path).set("o", &owner).line(r#"chown -- "$o" "$f""#).line(WHY);
+            let script = Script::new().set("f", path).set("o", &owner).line(chown).line(WHY);
             steps.push(Step::Run(script));
         }
         let mode = self.mode.unwrap_or(now.mode);
@@ -119,7 +121,7 @@ mod tests {
     fn an_immutable_file_is_told() {
         let now = Attributes { mode: 0o644, uid: 0, gid: 0, user: "root".into(), group: "root".into(), size: 0 };
         let wanted = Wanted { mode: Some(0o600), ..Wanted::default() };
-        let steps = wanted.steps("/etc/it's", &now);
+        let steps = wanted.steps("/etc/it's", false, &now);
         let [Step::Run(script)] = steps.as_slice() else { panic!("{steps:?}") };
         for shell in Shell::ALL {
             for (flags, told) in [("----i---------e------- /i", true), ("--------------e------- /i", false)] {

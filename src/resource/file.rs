@@ -189,7 +189,9 @@ impl Resource for File {
     fn apply(&self, now: &Found) -> Vec<Step> {
         let path = &self.path;
         match (&self.state, attributes(now)) {
-            (State::File | State::Any | State::Directory, Some(attributes)) => self.wanted.steps(path, attributes),
+            (State::File | State::Any | State::Directory, Some(attributes)) => {
+                self.wanted.steps(path, now.link.is_some(), attributes)
+            }
             (State::File | State::Any, None) => Vec::new(),
             (State::Directory, None) => {
                 let owner = pair(self.wanted.owner.as_deref(), self.wanted.group.as_deref());
@@ -309,19 +311,19 @@ fn absolute(path: &str, src: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Each folder that is missing is made with what is wanted, as Ansible does, from the top.
+/// Each folder that is missing is made with what is wanted, as Ansible does, from the top. No link is followed that took
+/// the place of a folder just made.
 const MAKE: &str = r#"d= rest=${p#/}/
 while [ -n "$rest" ]; do
   d=$d/${rest%%/*}; rest=${rest#*/}
   [ ! -d "$d" ] || continue
-  mkdir -- "$d" || exit 1
-  [ -z "$o" ] || chown -- "$o" "$d" || exit 1
-  [ -z "$m" ] || chmod -- "$m" "$d" || exit 1
+  mkdir ${m:+-m "$m"} -- "$d" || exit 1
+  [ -z "$o" ] || chown -h -- "$o" "$d" || exit 1
 done"#;
 
 /// The link is made beside its place and renamed, so that it is there at any moment. An old busybox' mv lacks -T.
 const LINK: &str = r#"t=${f%/*}/.netplay-link
-rm -f -- "$t" && ln -s -- "$src" "$t" || exit 1
+rm -f -- "$t" && ln -sn -- "$src" "$t" || exit 1
 mv -fT -- "$t" "$f" 2>/dev/null && exit
 rm -f -- "$t"
 if [ -d "$f" ] && [ ! -L "$f" ]; then echo "$f is a folder" >&2; exit 1; fi

@@ -124,7 +124,7 @@ impl<O: Origin> Resource for Managed<O> {
 
     fn apply(&self, now: &Found) -> Vec<Step> {
         match &now.kind {
-            Kind::File(attributes, Content::Same) => self.wanted.steps(&self.path, attributes),
+            Kind::File(attributes, Content::Same) => self.wanted.steps(&self.path, now.link.is_some(), attributes),
             _ => vec![Step::Put(Put {
                 path: self.path.clone(),
                 body: self.body.clone(),

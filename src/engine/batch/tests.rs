@@ -322,6 +322,63 @@ fn files_are_replaced_in_one_go() {
     }
 }
 
+/// A script whose tools are replaced by these functions.
+fn with(functions: &str, script: &str) -> String {
+    script.replacen("{\n", &format!("{{\n{functions}\n"), 1)
+}
+
+#[test]
+fn the_owner_of_a_folder_gains_nothing_by_swapping_files_in_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for shell in shells() {
+        let host = Host::new();
+        std::fs::write(host.path("victim"), "same").unwrap();
+        std::fs::set_permissions(host.path("victim"), std::fs::Permissions::from_mode(0o600)).unwrap();
+        let swap = format!(
+            "dd() {{ command dd \"$@\"; for x in '{0}'/.netplay-*; do mv \"$x\" '{0}/stolen'; ln -s victim \"$x\"; done; }}",
+            host.folder.path().display()
+        );
+        let pieces = [piece(1, &[], &[], Step::Put(put(host.path("new"), b"body")))];
+        feed(&shell, &with(&swap, &host.batch(&pieces, &[])));
+        assert_eq!(std::fs::read(host.path("stolen")).unwrap(), b"body", "{shell:?}");
+        let mode = |name: &str| std::fs::metadata(host.path(name)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("stolen"), mode("victim")), (0o640, 0o600), "{shell:?}");
+    }
+}
+
+#[test]
+fn links_that_others_put_into_a_common_folder_are_not_followed() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    for shell in shells() {
+        let host = Host::new();
+        for (folder, mode) in [("tmp", 0o1777), ("own", 0o755)] {
+            std::fs::create_dir(host.path(folder)).unwrap();
+            std::fs::set_permissions(host.path(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        std::fs::write(host.path("victim"), "old").unwrap();
+        symlink("../victim", host.path("tmp/link")).unwrap();
+        symlink("../own/link", host.path("tmp/two")).unwrap();
+        symlink("../tmp/link", host.path("own/two")).unwrap();
+        symlink("../victim", host.path("own/link")).unwrap();
+        let pieces = |names: &[&str]| -> Vec<Piece> {
+            (1..).zip(names).map(|(i, name)| piece(i, &[], &[], Step::Put(put(host.path(name), b"new")))).collect()
+        };
+        // The tool stands for links of another user, as making some takes root's rights.
+        let theirs = "stat() { case $1 in -L) echo 77770 ;; *) echo 77771 ;; esac; }";
+        let refused = feed(&shell, &with(theirs, &host.batch(&pieces(&["tmp/link", "tmp/two", "own/two"]), &[])));
+        for (id, code) in codes(&refused) {
+            assert_eq!(code, "1", "{shell:?}");
+            assert!(out(&refused, id).contains("that the user 77771 made"), "{}", out(&refused, id));
+        }
+        assert_eq!((refused.steps().len(), std::fs::read(host.path("victim")).unwrap()), (3, b"old".to_vec()));
+        feed(&shell, &with(theirs, &host.batch(&pieces(&["own/link"]), &[])));
+        assert_eq!(std::fs::read(host.path("victim")).unwrap(), b"new");
+        std::fs::write(host.path("victim"), "old").unwrap();
+        feed(&shell, &host.batch(&pieces(&["own/two"]), &[]));
+        assert_eq!(std::fs::read(host.path("victim")).unwrap(), b"new", "one's own: {shell:?}");
+    }
+}
+
 #[test]
 fn the_last_five_versions_are_kept_elsewhere() {
     for shell in shells() {

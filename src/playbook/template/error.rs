@@ -275,7 +275,10 @@ pub(super) fn syntax(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
 /// An error of an expression that sees no variables of a host.
 pub(super) fn plain(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
     let inner = innermost(error);
-    let detail = inner.detail().map_or_else(|| inner.kind().to_string(), str::to_owned);
+    let detail = match inner.kind() {
+        ErrorKind::OutOfFuel => "it runs too long: is there a loop that has no end, or loops within loops?".to_owned(),
+        kind => inner.detail().map_or_else(|| kind.to_string(), str::to_owned),
+    };
     let known = filters::known(inner.kind(), &detail);
     let error = at_place(playbook(detail), Found::new(inner, origin).as_ref());
     known.into_iter().fold(error, Error::hint)

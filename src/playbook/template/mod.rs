@@ -15,7 +15,7 @@ pub(crate) use error::Fail;
 use super::vars::Scope;
 use crate::error::Error;
 use crate::resource::Predicate;
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::yaml::{self, Node, Scalar, Value as Tree};
 use error::{Code, Origin};
 use minijinja::syntax::SyntaxConfig;
@@ -28,6 +28,8 @@ use value::Frame;
 
 /// How deep templates may call for each other, by way of variables.
 const MAX_DEPTH: usize = 40;
+/// How many instructions one template may run: seconds, where a loop of loops would never end.
+const FUEL: u64 = 20_000_000;
 /// The largest file that is read for a template or a copy.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
 /// What the names of template files begin with among the templates of the engine; all others are named by their text.
@@ -72,6 +74,7 @@ fn environment(trim: bool, lstrip: bool) -> Environment<'static> {
     }
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_debug(false);
+    env.set_fuel(Some(FUEL));
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     env.set_formatter(value::format);
@@ -506,7 +509,7 @@ fn read(path: &Path) -> Result<Arc<Source>, Error> {
     if size > MAX_FILE {
         return Err(failed(format!("has {size} bytes; a template may have {MAX_FILE}")));
     }
-    let bytes = std::fs::read(path).map_err(|e| failed(format!("can't be read: {e}")))?;
+    let bytes = source::read(path, MAX_FILE).map_err(|e| failed(format!("can't be read: {e}")))?;
     yaml::decode(&path.display().to_string(), bytes, crate::error::Kind::Playbook)
         .map_err(|e| e.hint("a file that isn't text is copied by `copy`"))
 }

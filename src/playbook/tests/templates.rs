@@ -52,6 +52,14 @@ fn what_is_undefined_is_named_with_its_place() {
 }
 
 #[test]
+fn loops_that_never_end_are_ended() {
+    let told = fails(
+        "  - show: {id: x, value: '{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}'}\n",
+    );
+    assert!(told.starts_with("error: it runs too long"), "{told}");
+}
+
+#[test]
 fn places_are_those_of_the_file_whatever_the_style() {
     let places = |text: &str| -> Vec<String> {
         let told = fails(text);
