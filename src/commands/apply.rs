@@ -49,11 +49,22 @@ fn again(finished: &RunFinished, argv: &[OsString]) -> Option<String> {
         match word.as_str() {
             "-l" | "--limit" => drop(given.next()),
             w if w.starts_with("--limit=") || (w.starts_with("-l") && !w.starts_with("--") && w.len() > 2) => {}
-            _ => words.push(word),
+            "-e" | "--extra-vars" => words.extend([word].into_iter().chain(given.next().map(|vars| shown(&vars)))),
+            w => match ["--extra-vars=", "-e"].iter().find_map(|flag| Some((*flag, w.strip_prefix(flag)?))) {
+                Some((flag, vars)) => words.push(format!("{flag}{}", shown(vars))),
+                None => words.push(word),
+            },
         }
     }
     words.extend(["--limit".to_owned(), hostlist::fold(left.iter().copied())]);
     Some(shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default())
+}
+
+/// Variables of the command line as they may be told: logs keep what is told, so passwords aren't.
+fn shown(vars: &str) -> String {
+    let lower = vars.to_lowercase();
+    let secret = !vars.starts_with('@') && ["pass", "secret", "token"].iter().any(|word| lower.contains(word));
+    if secret { "(as before)".to_owned() } else { vars.to_owned() }
 }
 
 #[cfg(test)]
@@ -71,5 +82,22 @@ mod tests {
             ["netplay", "apply", "-i", "my inv", "--limit", "n[1-3]", "-lx", "site.yaml"].map(Into::into).into();
         assert_eq!(again(&finished, &argv).unwrap(), "netplay apply -i 'my inv' site.yaml --limit 'n[2-3]'");
         assert_eq!(again(&RunFinished::default(), &argv), None);
+        let argv = [
+            "netplay",
+            "apply",
+            "-e",
+            "ansible_password=p1",
+            "-eDB_PASS=p2",
+            "--extra-vars",
+            "mtu=9",
+            "-e",
+            "@pass.yaml",
+        ];
+        let argv: Vec<OsString> = argv.map(Into::into).into();
+        let told = again(&finished, &argv).unwrap();
+        assert_eq!(
+            told,
+            "netplay apply -e '(as before)' '-e(as before)' --extra-vars 'mtu=9' -e @pass.yaml --limit 'n[2-3]'"
+        );
     }
 }
