@@ -163,6 +163,8 @@ pub struct Plan {
     called: Vec<BTreeSet<usize>>,
     fresh: BTreeSet<Who>,
     finished: Vec<Outcome>,
+    /// Whether no probe follows any more.
+    closed: bool,
     gate: Option<usize>,
     warnings: Vec<String>,
 }
@@ -218,6 +220,7 @@ impl Plan {
             noted: BTreeSet::new(),
             fresh: BTreeSet::new(),
             finished: Vec::new(),
+            closed: false,
             gate: None,
             run: run.clone(),
             play,
@@ -261,9 +264,14 @@ impl Plan {
         (0..self.play.handlers.len()).find(|&h| self.debt(h).lines()[0] == owed.lines()[0])
     }
 
-    /// What has become clear since the last call.
+    /// What has become clear since the last call. What a later probe may still belie comes at the end, so that each is
+    /// told once.
     pub fn outcomes(&mut self) -> Vec<Outcome> {
-        std::mem::take(&mut self.finished)
+        let told = std::mem::take(&mut self.finished);
+        let open = |o: &Outcome| matches!(self.slots[o.position].now, Now::Finished { verified: true, .. });
+        let (kept, told) = told.into_iter().partition(|o| !self.closed && open(o));
+        self.finished = kept;
+        told
     }
 
     /// What the operator should know of the play's graph on this host.
@@ -340,6 +348,7 @@ impl Plan {
                     return Next::Segment(segment);
                 }
                 self.drop_handlers();
+                self.closed = true;
                 return Next::Done;
             };
             // What it waits for won't happen any more; the others may wait only for this one.
@@ -626,6 +635,7 @@ impl Plan {
 
     fn finish(&mut self, i: usize, outcome: Outcome, cause: Option<usize>, verified: bool) {
         self.slots[i].now = Now::Finished { status: outcome.status, verified, cause };
+        self.finished.retain(|o| o.position != i);
         self.finished.push(outcome);
     }
 }

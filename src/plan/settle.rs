@@ -221,6 +221,7 @@ impl Plan {
 
     /// The session is gone for good: what was under way is unknown, what is left is not done.
     pub fn abandon(&mut self, problem: &Problem) {
+        self.closed = true;
         for i in 0..self.play.resources.len() + self.play.handlers.len() {
             match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
                 Now::Applied(applied) => {
