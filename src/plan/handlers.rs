@@ -1,6 +1,6 @@
 //! Handlers: which are called for, when they run, and what stays owed.
 
-use super::{Debt, Now, Outcome, Piece, Plan, STEP_SECONDS, Segment, Who, Work};
+use super::{Debt, Note, Now, Outcome, Piece, Plan, STEP_SECONDS, Segment, Who, Work};
 use crate::event::{Problem, Status};
 use crate::resource::{Risk, Trouble};
 
@@ -32,7 +32,7 @@ impl Plan {
         if self.policy.check {
             return None;
         }
-        let open = || self.owed.iter().filter(|(_, debt)| !debt.settled).filter(paid);
+        let open = || self.owed.iter().filter(|(_, debt)| debt.note != Note::Gone).filter(paid);
         let who = open().next()?.1.who.clone();
         let paid = open().filter(|(_, debt)| debt.who == who);
         let pieces = paid.zip(1..).map(|((&h, _), id)| Piece {
@@ -177,7 +177,7 @@ impl Plan {
             if matches!(self.slots[n + h].now, Now::Finished { .. }) {
                 continue;
             }
-            if let Some(Debt { run, settled: false, .. }) = self.owed.get(&h) {
+            if let Some(Debt { run, note: Note::There | Note::Unsure, .. }) = self.owed.get(&h) {
                 let because = format!("owed by run {run}, and stays so as long as what notifies it fails");
                 self.finish(n + h, Outcome::of(n + h, Status::Skipped).because(because), None, false);
             } else {

@@ -178,8 +178,17 @@ struct Debt {
     who: Who,
     /// Whether it was noted in this visit, for what then may have changed nothing.
     ours: bool,
-    /// Whether the note was taken back.
-    settled: bool,
+    note: Note,
+}
+
+/// What is known of the note of a [`Debt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Note {
+    There,
+    /// The session broke when it was made.
+    Unsure,
+    /// It was taken back.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -256,7 +265,7 @@ impl Plan {
     pub fn owe(&mut self, owed: &Owed, who: &Who) -> bool {
         let Some(h) = self.handler_of(owed) else { return false };
         let ours = owed.run == *self.run && self.noted.contains(&h);
-        self.owed.insert(h, Debt { run: owed.run.clone(), who: who.clone(), ours, settled: false });
+        self.owed.insert(h, Debt { run: owed.run.clone(), who: who.clone(), ours, note: Note::There });
         true
     }
 
@@ -556,7 +565,8 @@ impl Plan {
             let mut all: Vec<u32> = Vec::new();
             let mut any: Vec<u32> = Vec::new();
             for &h in self.graph.notify.get(i).into_iter().flatten() {
-                if !self.owed.contains_key(&h) && !owing.contains_key(&h) {
+                let noted = self.owed.get(&h).is_some_and(|debt| debt.note == Note::There);
+                if !noted && !owing.contains_key(&h) {
                     let at = push(&mut pieces, vec![], vec![], Work::Owe(self.debt(h)), STEP_SECONDS, None);
                     owing.insert(h, at);
                 }

@@ -1,6 +1,6 @@
 //! What became of a segment: its steps, then the probe that closes it.
 
-use super::{Applied, Debt, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
+use super::{Applied, Debt, Note, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
 use crate::error::Error;
 use crate::event::{Problem, Status};
 use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight};
@@ -13,18 +13,24 @@ impl Plan {
         // What was owed is noted on the host now, whatever became of those that owe it.
         for piece in &segment.pieces {
             let (Work::Owe(owed) | Work::Settle(owed)) = &piece.work else { continue };
-            let (Some(Ran::Yes(output)), Some(h)) = (ran.get(&piece.id), self.handler_of(owed)) else { continue };
-            match piece.work {
-                Work::Owe(_) if output.code == 0 => {
+            let Some(h) = self.handler_of(owed) else { continue };
+            let done = match ran.get(&piece.id) {
+                Some(Ran::Yes(output)) => Some(output),
+                Some(Ran::Skipped) => continue,
+                Some(Ran::Unknown(_)) | None => None,
+            };
+            match (&piece.work, done) {
+                (Work::Owe(_), Some(Output { code: 0, .. }) | None) => {
                     self.noted.insert(h);
                     let (run, who) = (owed.run.clone(), segment.who.clone());
-                    self.owed.insert(h, Debt { run, who, ours: true, settled: false });
+                    let note = if done.is_some() { Note::There } else { Note::Unsure };
+                    self.owed.insert(h, Debt { run, who, ours: true, note });
                 }
-                Work::Settle(_) => {
-                    self.owed.entry(h).and_modify(|debt| debt.settled = true);
-                    if output.code != 0 {
-                        let said = output.complaint();
-                        let title = &owed.title;
+                (Work::Settle(_), Some(output)) => {
+                    let Some(debt) = self.owed.get_mut(&h) else { continue };
+                    let was = std::mem::replace(&mut debt.note, Note::Gone);
+                    if output.code != 0 && was == Note::There {
+                        let (title, said) = (&owed.title, output.complaint());
                         self.warnings
                             .push(format!("`{title}` stays noted as owed, and the next run does it again: {said}"));
                     }

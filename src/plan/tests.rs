@@ -532,3 +532,18 @@ fn an_edge_left_out_is_told_once() {
     drive(&mut plan, &mut host);
     assert_eq!(plan.warnings().len(), 1);
 }
+
+#[test]
+fn a_note_that_may_be_there_is_taken_back() {
+    let mut plan = plan(vec![Fake::new("a").notify("h")], vec![Fake::new("h")], Policy::default());
+    let mut host = Host::new(&[("a", "down"), ("h", "up")]);
+    plan.absorb(&Who::Login, &host.answers(plan.questions(&Who::Login)));
+    let Next::Segment(segment) = plan.advance() else { panic!("nothing to do") };
+    // All of it was done, and the session broke before anything was told.
+    host.run(&segment);
+    host.log.clear();
+    let unknown = segment.pieces.iter().map(|p| (p.id, Ran::Unknown("lost".into()))).collect();
+    plan.settle(&segment, &unknown);
+    assert_eq!(drive(&mut plan, &mut host), "a=Changed, h=Ok (notified by fake:a)");
+    assert_eq!(host.log, ["settle fake:h"]);
+}
