@@ -119,18 +119,7 @@ impl Graph {
     /// Adds the edges that a type knows of. One that would close a cycle is left out, and told in `warnings`.
     pub fn derive(&mut self, item: usize, needs: &[Need], play: &HostPlay) {
         for need in needs {
-            let others: Vec<usize> = match need {
-                Need::After(claim) | Need::Before(claim) => self.claims.get(claim).copied().into_iter().collect(),
-                Need::AfterBelow(folder) => {
-                    let below = |c: &Claim| {
-                        c.kind == "path"
-                            && c.name.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
-                    };
-                    let mut found: Vec<usize> = self.claims.iter().filter(|(c, _)| below(c)).map(|(_, &i)| i).collect();
-                    found.sort_unstable();
-                    found
-                }
-            };
+            let others = self.claimants(need);
             for other in others {
                 let (from, to) = if matches!(need, Need::Before(_)) { (item, other) } else { (other, item) };
                 if from == to || self.edges.contains_edge(from, to) {
@@ -150,6 +139,21 @@ impl Graph {
                 } else {
                     self.edges.add_edge(from, to, Edge::Derived);
                 }
+            }
+        }
+    }
+
+    /// Who claims what a type needs.
+    pub fn claimants(&self, need: &Need) -> Vec<usize> {
+        match need {
+            Need::After(claim) | Need::Before(claim) => self.claims.get(claim).copied().into_iter().collect(),
+            Need::AfterBelow(folder) => {
+                let below = |c: &Claim| {
+                    c.kind == "path" && c.name.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+                };
+                let mut found: Vec<usize> = self.claims.iter().filter(|(c, _)| below(c)).map(|(_, &i)| i).collect();
+                found.sort_unstable();
+                found
             }
         }
     }

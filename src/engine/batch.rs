@@ -18,6 +18,13 @@ pub struct Folders {
     pub run: String,
 }
 
+impl Folders {
+    /// The note that the handler of this address is owed.
+    pub fn owed(&self, address: &str) -> String {
+        format!("{}/owed/{}", self.state, file_name(address))
+    }
+}
+
 impl Default for Folders {
     fn default() -> Folders {
         Folders { state: "/var/lib/netplay".to_owned(), run: "/run/netplay".to_owned() }
@@ -148,7 +155,7 @@ impl Batch<'_> {
     }
 
     fn owed_file(&self, owed: &Owed) -> String {
-        format!("{}/owed/{}", self.folders.state, file_name(&owed.address))
+        self.folders.owed(&owed.address)
     }
 
     /// Synced before what notifies it is: after a power cut it is there, or that isn't. A dot file is no note.

@@ -237,6 +237,14 @@ impl Going<'_> {
         self.skips(&play);
         let mut plan = Plan::new(play, graph, who, self.visit.policy, &self.visit.shared.run);
         let result = self.carry_out(&mut plan);
+        let would = plan.would_change();
+        if self.visit.policy.check && would && self.generation.is_empty() {
+            self.warnings.push(format!(
+                "these changes would be made by {}, who isn't root: what needs root's rights would fail; \
+                 `become: true` gives them",
+                self.visit.target.user
+            ));
+        }
         if let Err(Stop::Broken(problem) | Stop::Unreachable(problem)) = &result {
             plan.abandon(problem);
         }
@@ -289,9 +297,17 @@ impl Going<'_> {
         for who in plan.users() {
             for owed in self.probe(plan, &who, std::mem::take(&mut first))? {
                 if !plan.owe(&owed, &who) && !self.visit.site.knows_handler(&owed.address) {
+                    let why = match plan.leaves_out(&owed.address) {
+                        true => "which `when` or tags leave out here",
+                        false => "which this playbook doesn't have",
+                    };
                     self.warnings.push(format!(
-                        "run {} owes this host the handler `{}` ({}), which this playbook doesn't have; it stays owed",
-                        owed.run, owed.title, owed.address
+                        "run {} owes this host the handler `{}` ({}), {why}; it stays owed until a run has it, or its \
+                         note is removed: {}",
+                        owed.run,
+                        owed.title,
+                        owed.address,
+                        self.visit.shared.folders.owed(&owed.address)
                     ));
                 }
             }

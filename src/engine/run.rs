@@ -148,7 +148,8 @@ impl Ledger {
             let names = batch.iter().map(|h| name(h)).collect();
             sink(Event::BatchStarted { play: play.name.clone(), number: (i + 1, sizes.len()), hosts: names });
             let lost = self.batch(shared, play, batch, options, sink);
-            if rolling::over(lost, batch.len(), play.max_fail_percentage) {
+            // A check touches nothing, so it goes on and shows all hosts.
+            if !options.check && rolling::over(lost, batch.len(), play.max_fail_percentage) {
                 let rule = match play.max_fail_percentage {
                     Some(limit) => format!("over max_fail_percentage: {limit}"),
                     None => "all of it".to_owned(),

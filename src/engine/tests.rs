@@ -348,6 +348,17 @@ fn batches_stop_when_all_of_one_fail() {
     assert_eq!(seen.host("n4").status, HostStatus::Skipped);
     assert!(world.read("n2", "a").is_none() && world.read("n4", "a").is_none());
     assert_eq!(seen.finished.exit_code, 2);
+    // A check touches nothing, so it looks at all of them.
+    let gone = Failure::new(FailureKind::Connect, "connection refused");
+    world.fake.fault("n1", Fault { refuse: Some(gone), ..Fault::default() });
+    let hosts = ["n1", "n2"].map(|n| world.host(n, fails(n)));
+    let play = Play { serial: vec![crate::playbook::Batch::Hosts(1)], ..world.play(hosts.into()) };
+    let play = Play { policy: Policy { check: true, ..Policy::default() }, ..play };
+    let mut events = Vec::new();
+    let options = Options { forks: 8, check: true, diff: false, detailed_exitcode: false };
+    let finished = run(&world.shared("n2"), &[play], options, &mut |e| events.push(e));
+    let seen = Seen { events, finished };
+    assert_eq!((seen.host("n1").status, seen.host("n2").status), (HostStatus::Unreachable, HostStatus::Changed));
 }
 
 #[test]

@@ -144,9 +144,9 @@ impl Plan {
             }
         }
         if self.called_handlers().contains(&h) {
-            // What stands in the way, or isn't known, before those that notify it have changed may not be so after.
+            // What stands in the way now may not do so any more when what this handler stands on has changed.
             let lasting = |judgement: &Result<(), (&str, Trouble)>| {
-                self.called[h].is_empty() || matches!(judgement, Ok(()) | Err(("risk", _)))
+                matches!(judgement, Ok(()) | Err(("risk", _))) || !self.may_mend(n + h)
             };
             if self.moving(n + h, &[]).is_none()
                 && let Some(judgement) = self.judge_handler(h).filter(lasting)
@@ -161,6 +161,18 @@ impl Plan {
             let outcome = Outcome { changes, files, warnings, ..Outcome::of(n + h, Status::WouldChange) };
             self.finish(n + h, outcome.because(because), None, false);
         }
+    }
+
+    /// Whether something that would change could take away what stands in a handler's way: what it stands on, or a
+    /// command, of which nobody knows what it makes.
+    fn may_mend(&self, handler: usize) -> bool {
+        let resource = &self.item(handler).resource;
+        let own = resource.claims();
+        let needed: Vec<usize> = resource.needs().iter().flat_map(|need| self.graph.claimants(need)).collect();
+        (0..self.play.resources.len()).filter(|&i| self.would(i, &[])).any(|i| {
+            let claims = self.item(i).resource.claims();
+            claims.is_empty() || needed.contains(&i) || claims.iter().any(|c| own.contains(c))
+        })
     }
 
     pub(super) fn why_handler(&self, h: usize) -> String {

@@ -269,6 +269,16 @@ impl Plan {
         true
     }
 
+    /// Whether anything would change (`--check`).
+    pub fn would_change(&self) -> bool {
+        (0..self.play.resources.len()).any(|i| self.would(i, &[]))
+    }
+
+    /// Whether `when` or tags leave out on this host what has this address.
+    pub fn leaves_out(&self, address: &str) -> bool {
+        self.play.skipped.iter().any(|s| s.address.as_deref() == Some(address))
+    }
+
     fn handler_of(&self, owed: &Owed) -> Option<usize> {
         (0..self.play.handlers.len()).find(|&h| self.debt(h).lines()[0] == owed.lines()[0])
     }

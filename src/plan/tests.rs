@@ -547,3 +547,19 @@ fn a_note_that_may_be_there_is_taken_back() {
     assert_eq!(drive(&mut plan, &mut host), "a=Changed, h=Ok (notified by fake:a)");
     assert_eq!(host.log, ["settle fake:h"]);
 }
+
+#[test]
+fn a_check_tells_a_handler_that_will_fail() {
+    let resources = || vec![Fake::new("a").notify("h")];
+    let words = [("a", "down"), ("h", "?")];
+    let act = |f: Fake| Fake { act: true, ..f };
+    let check = Policy { check: true, ..Policy::default() };
+    let mut there = plan(resources(), vec![act(Fake::new("h"))], check);
+    let told = "a=WouldChange, h=Failed (notified by fake:a) [probe: there is none]";
+    assert_eq!(drive(&mut there, &mut Host::new(&words)), told);
+    let mut applied = plan(resources(), vec![act(Fake::new("h"))], Policy::default());
+    assert_eq!(drive(&mut applied, &mut Host::new(&words)), told.replace("WouldChange", "Changed"));
+    // What it stands on would change: then nobody knows.
+    let mut made = plan(resources(), vec![act(Fake::new("h").needs("a"))], check);
+    assert_eq!(drive(&mut made, &mut Host::new(&words)), "a=WouldChange, h=WouldChange (notified by fake:a)");
+}
