@@ -276,7 +276,7 @@ impl Going<'_> {
                     }
                     if !self.change(plan, &segment)? {
                         moved += 1;
-                        if moved == 3 {
+                        if moved > 3 {
                             return Err(Stop::Broken(Problem {
                                 kind: "lock",
                                 message: "another run changed this host between our probe and our change, three times"
