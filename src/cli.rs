@@ -34,6 +34,8 @@ enum Command {
     Facts(Facts),
     /// Run a command on the hosts, identical output folded
     Run(Run),
+    /// Print what a type of resource takes, or the types there are, as Markdown
+    Docs(Docs),
 }
 
 /// Where the hosts are.
@@ -181,6 +183,14 @@ pub struct Run {
     pub command: Vec<String>,
 }
 
+/// `docs`.
+#[derive(Debug, Args)]
+pub struct Docs {
+    /// The type; without one, all types and the keys that every resource has
+    #[arg(value_name = "TYPE")]
+    pub kind: Option<String>,
+}
+
 /// `--color`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Color {
@@ -259,6 +269,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Inventory(args) => (commands::inventory::run(args), args.hosts.color()),
         Command::Facts(args) => (commands::facts::run(args), args.hosts.color()),
         Command::Run(args) => (commands::run::run(args), args.hosts.color()),
+        Command::Docs(args) => (commands::docs::run(args), ColorChoice::Auto),
     };
     match result {
         Ok(code) => ExitCode::from(code),

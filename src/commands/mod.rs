@@ -1,6 +1,7 @@
 //! One file a subcommand, and what several of them need.
 
 pub mod apply;
+pub mod docs;
 pub mod facts;
 pub mod graph;
 pub mod inventory;

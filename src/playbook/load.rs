@@ -1,6 +1,7 @@
 //! Reading playbooks: strict keys, all errors at once, a remedy where a hand that knows Ansible goes wrong.
 
 use super::Item;
+use super::keys;
 use super::remedies::{self, Level};
 use super::template;
 use super::vars::{self, Layer};
@@ -175,41 +176,6 @@ struct Outer {
     handler: bool,
 }
 
-const PLAY_KEYS: &[&str] = &[
-    "name",
-    "hosts",
-    "become",
-    "become_user",
-    "vars",
-    "vars_files",
-    "serial",
-    "max_fail_percentage",
-    "on_error",
-    "reboot",
-    "confirm",
-    "tags",
-    "resources",
-    "handlers",
-];
-const COMMON_KEYS: &[&str] = &[
-    "name",
-    "when",
-    "loop",
-    "loop_control",
-    "vars",
-    "tags",
-    "after",
-    "before",
-    "notify",
-    "become",
-    "become_user",
-    "ignore_errors",
-    "timeout",
-    "no_log",
-];
-const INCLUDE_KEYS: &[&str] = &["include", "name", "when", "vars", "tags", "become", "become_user"];
-const LOOP_KEYS: &[&str] = &["loop_var", "index_var"];
-
 impl<'l> Loader<'l> {
     /// One that knows these types.
     pub(super) fn new(
@@ -311,7 +277,7 @@ impl<'l> Loader<'l> {
             self.hinted(&key.span, format!("`{}` isn't supported", key.text().unwrap_or_default()), remedy);
             return None;
         }
-        if !self.keys("a play", node, PLAY_KEYS, Level::Play) {
+        if !self.keys("a play", node, keys::PLAY, Level::Play) {
             return None;
         }
         let get = |key: &str| node.get(key).filter(|n| !n.is_null());
@@ -444,7 +410,7 @@ impl<'l> Loader<'l> {
         let mut unknown = false;
         for (key, value) in entries {
             let name = key.text().unwrap_or_default();
-            if COMMON_KEYS.contains(&name) {
+            if keys::COMMON.iter().any(|k| k.name == name) {
                 if outer.handler && ["after", "before", "notify", "tags"].contains(&name) {
                     let hint = "handlers run at the end, in their listed order, once, and call for no others";
                     self.hinted(&key.span, format!("a handler has no key `{name}`"), hint);
@@ -543,15 +509,16 @@ impl<'l> Loader<'l> {
             return self.hinted(&key.span, format!("there is no type `{name}`"), remedy);
         }
         let types = (self.known)();
-        let all: Vec<&str> = types.iter().copied().chain(["include"]).chain(COMMON_KEYS.iter().copied()).collect();
+        let common: Vec<&str> = keys::COMMON.iter().map(|k| k.name).collect();
+        let all: Vec<&str> = types.iter().copied().chain(["include"]).chain(common.iter().copied()).collect();
         let near = crate::error::nearest(name, all.iter().copied());
-        let hint = format!("types: {}; beside them: {}", types.join(", "), COMMON_KEYS.join(", "));
+        let hint = format!("types: {}; beside them: {}", types.join(", "), common.join(", "));
         let hint = near.map_or(hint.clone(), |near| format!("did you mean `{near}`? {hint}"));
         self.hinted(&key.span, format!("`{name}` is neither a type nor a key of a resource"), hint);
     }
 
     fn include(&mut self, node: &Node, outer: &Outer, into: &mut Vec<Entry>) {
-        self.keys("an include", node, INCLUDE_KEYS, Level::Include);
+        self.keys("an include", node, keys::INCLUDE, Level::Include);
         let Some(named) = node.get("include") else { return };
         let Some(text) = named.text().filter(|t| !t.is_empty() && !named.is_null()) else {
             return self
@@ -615,7 +582,7 @@ impl<'l> Loader<'l> {
     fn repeat(&mut self, node: &Node, when: &[Node]) -> Option<Loop> {
         let control = node.get("loop_control").filter(|n| !n.is_null());
         if let Some(control) = control {
-            self.keys("`loop_control`", control, LOOP_KEYS, Level::Loop);
+            self.keys("`loop_control`", control, keys::LOOP, Level::Loop);
             if node.get("loop").is_none() {
                 self.error(&control.span, "`loop_control` without a `loop`");
             }

@@ -4,6 +4,7 @@
 //! then rendered for each of its hosts, by [`Play::variables`] and [`Play::render`]; both can run for many hosts at
 //! once. Templates and conditions are compiled once, and a resource without any is read once for all hosts.
 
+mod keys;
 mod load;
 mod remedies;
 mod render;
@@ -13,6 +14,7 @@ mod vars;
 #[cfg(test)]
 mod tests;
 
+pub use keys::COMMON as COMMON_KEYS;
 pub use load::{Batch, Play, Playbook};
 pub use render::{Settings, Tags};
 pub use vars::{Context, Extra, Variables};

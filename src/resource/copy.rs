@@ -13,7 +13,7 @@ pub struct Given;
 
 impl Origin for Given {
     const TYPE: &'static str = "copy";
-    const SUMMARY: &'static str = "a file with the content given in the playbook or in a file beside it";
+    const SUMMARY: &'static str = "A file with the content given in the playbook or in a file beside it";
     const KEYS: &'static [Key] = &[
         Key::required("dest", "absolute path", "The file. A link stays, and what it points to is written."),
         Key::optional("content", "string", "What is in the file. Its final newline is yours to write."),

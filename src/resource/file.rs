@@ -34,7 +34,7 @@ enum State {
 impl Resource for File {
     type State = Found;
     const TYPE: &'static str = "file";
-    const SUMMARY: &'static str = "a folder, a link, the permissions of what is there, or that nothing is there";
+    const SUMMARY: &'static str = "A folder, a link, the permissions of what is there, or that nothing is there";
     const KEYS: &'static [Key] = &[
         Key::required("path", "absolute path", "What it is about."),
         Key::optional(

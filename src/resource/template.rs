@@ -13,7 +13,7 @@ pub struct Rendered;
 
 impl Origin for Rendered {
     const TYPE: &'static str = "template";
-    const SUMMARY: &'static str = "a file rendered from a template with the host's variables and facts";
+    const SUMMARY: &'static str = "A file rendered from a template with the host's variables and facts";
     const KEYS: &'static [Key] = &[
         Key::required("dest", "absolute path", "The file. A link stays, and what it points to is written."),
         Key::required(

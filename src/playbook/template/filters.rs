@@ -551,6 +551,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_listed_is_there() {
+        let mut env = Environment::new();
+        add(&mut env);
+        let fault = |text: String| env.compile_expression(&text).unwrap().eval(()).err().map(|e| e.kind());
+        assert_eq!(fault("1|nope".to_owned()), Some(ErrorKind::UnknownFilter));
+        assert_eq!(fault("1 is nope".to_owned()), Some(ErrorKind::UnknownTest));
+        for name in FILTERS {
+            assert_ne!(fault(format!("1|{name}")), Some(ErrorKind::UnknownFilter), "{name}");
+        }
+        for name in TESTS {
+            assert_ne!(fault(format!("1 is {name}")), Some(ErrorKind::UnknownTest), "{name}");
+        }
+    }
+
+    #[test]
     fn replacements_are_those_of_python() {
         assert_eq!(replacement(r"\1-\g<name>$"), "${1}-${name}$$");
         assert_eq!(Regex::new("(a)(b)").unwrap().replace_all("ab", &*replacement(r"\2\1")), "ba");

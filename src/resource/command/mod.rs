@@ -67,7 +67,7 @@ pub struct State {
 impl Resource for Command {
     type State = State;
     const TYPE: &'static str = "command";
-    const SUMMARY: &'static str = "a command, run where its guard says that it is still to be done";
+    const SUMMARY: &'static str = "A command, run where its guard says that it is still to be done";
     const KEYS: &'static [Key] = &[
         Key::required(
             "cmd",
