@@ -82,7 +82,7 @@ pub struct Reach {
     /// Ask for sudo's password
     #[arg(short = 'K', long)]
     pub ask_become_pass: bool,
-    /// How host keys are checked
+    /// How host keys are checked, whatever the inventory and ssh_config say
     #[arg(long, value_name = "HOW")]
     pub host_key_checking: Option<KeyChecking>,
     /// Where events go: human, ndjson; repeatable, each with =FILE for a file

@@ -64,18 +64,6 @@ impl Asked {
         add("user", defaults.user.clone());
         add("identityfile", defaults.private_key.as_ref().map(|p| p.to_string_lossy().into_owned()));
         add("connecttimeout", defaults.connect_timeout.map(|t| t.as_secs().max(1).to_string()));
-        self.checking(defaults);
-    }
-
-    fn checking(&mut self, defaults: &Defaults) {
-        let word = defaults.host_key_checking.map(|checking| match checking {
-            HostKeyChecking::Yes => "yes",
-            HostKeyChecking::AcceptNew => "accept-new",
-            HostKeyChecking::No => "no",
-        });
-        let setting =
-            |word: &str| Setting { key: "stricthostkeychecking".into(), words: vec![word.into()], span: None };
-        self.settings.extend(word.map(setting));
     }
 
     /// Adds arguments of the ssh client.
@@ -172,7 +160,7 @@ impl Asked {
                 None => Some(tokens.path(text)),
             },
         };
-        let host_key_checking = match word("stricthostkeychecking") {
+        let written = match word("stricthostkeychecking") {
             None => HostKeyChecking::default(),
             Some((text, s)) => match text.to_lowercase().as_str() {
                 // Nobody can be asked while hosts are visited.
@@ -182,6 +170,8 @@ impl Asked {
                 _ => return Err(s.wrong("yes, accept-new or no")),
             },
         };
+        // What is typed is meant for this run, of a bastion too: a file must not quietly make less, or more, of it.
+        let host_key_checking = defaults.host_key_checking.unwrap_or(written);
         let identities_only = match word("identitiesonly") {
             None => false,
             Some((text, s)) => match text.to_lowercase().as_str() {
@@ -263,7 +253,6 @@ impl Asked {
             asked.settings.extend([("port", port), ("user", user)].into_iter().filter_map(|(key, value)| {
                 Some(Setting { key: key.into(), words: vec![value?], span: setting.span.clone() })
             }));
-            asked.checking(defaults);
             let bastion = asked.resolve(&host, &host, defaults, depth)?;
             if jumps.is_empty() {
                 jumps = with_own_jumps(bastion);

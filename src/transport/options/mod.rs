@@ -105,7 +105,8 @@ fn whoami() -> (String, PathBuf) {
 
 impl Target {
     /// How a host is reached, by its variables. They win over flags of the command line, those over OpenSSH's
-    /// configuration. As with Ansible, the configuration is asked for `ansible_host` where that is set.
+    /// configuration; but how keys are checked is as the command line says, if it does. As with Ansible, the
+    /// configuration is asked for `ansible_host` where that is set.
     ///
     /// # Errors
     /// A value that can't be, at its place; an option that only OpenSSH's own client has.

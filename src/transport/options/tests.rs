@@ -63,7 +63,7 @@ fn variables_win_over_flags_and_those_over_the_file() {
     .unwrap();
     assert_eq!((t.user.as_str(), t.port, t.address.as_str()), ("var", 3, "h"));
     assert_eq!(t.identities, ["/var", "/args", "/flag"].map(PathBuf::from));
-    assert_eq!(t.host_key_checking, HostKeyChecking::Yes);
+    assert_eq!(t.host_key_checking, HostKeyChecking::AcceptNew, "what is typed wins");
     let deadline = super::super::Deadline::after(Duration::ZERO, &Arc::default());
     assert_eq!(t.password.unwrap().attempt(&deadline).unwrap().reveal(), "0123");
 }
@@ -96,6 +96,21 @@ fn arguments_of_ssh_are_understood() {
     for command in ["nc -X 5 %h %p", "ssh -o Compression=yes -W %h:%p b", "ssh b nc %h %p", "sss -W %h:%p b"] {
         let t = with(&format!("-o ProxyCommand='{command}'"));
         assert_eq!((jumps(&t).len(), t.proxy_command), (0, Some(command.replace("%h", "n1").replace("%p", "22"))));
+    }
+}
+
+#[test]
+fn how_keys_are_checked_is_as_it_was_typed() {
+    let (_home, mut typed) = defaults("StrictHostKeyChecking no\n");
+    typed.host_key_checking = Some(HostKeyChecking::Yes);
+    for text in [
+        "ansible_ssh_common_args: -J b",
+        "ansible_ssh_common_args: -o StrictHostKeyChecking=no -J b",
+        "ansible_ssh_common_args: -o ProxyCommand='ssh -W %h:%p -o StrictHostKeyChecking=no b'",
+        "{ansible_host_key_checking: false, ansible_ssh_common_args: -J b}",
+    ] {
+        let t = target(text, &typed).unwrap();
+        assert_eq!([t.host_key_checking, t.jumps[0].host_key_checking], [HostKeyChecking::Yes; 2], "{text}");
     }
 }
 
