@@ -161,10 +161,8 @@ fn judge(target: &Target, key: &[u8], shown: &str, known: &[Found]) -> Result<bo
                 format!("the host key of {name} isn't in known_hosts: {kind} {print}"),
             )
             .hint(format!(
-                "compare the fingerprint, then add it: {} >> {}; or take the keys of new hosts by \
-                 --host-key-checking accept-new",
-                keyscan(target),
-                target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string()),
+                "compare the fingerprint, then {}; or take the keys of new hosts by --host-key-checking accept-new",
+                adding(target),
             ))),
         };
     };
@@ -254,11 +252,33 @@ fn lookup_name(target: &Target) -> String {
     }
 }
 
-fn keyscan(target: &Target) -> String {
-    match target.port {
-        22 => format!("ssh-keyscan {}", target.address),
-        port => format!("ssh-keyscan -p {port} {}", target.address),
+/// How a key gets into known_hosts. What is behind another host, or has an alias, is nothing for ssh-keyscan; ssh asks.
+fn adding(target: &Target) -> String {
+    let port = |target: &Target| if target.port == 22 { String::new() } else { format!("-p {} ", target.port) };
+    let file = target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string());
+    let quote = |text: String| shlex::try_quote(&text).map_or(text.clone(), |q| q.into_owned());
+    let mut options = String::new();
+    match (&target.proxy_command, &target.jumps[..]) {
+        (Some(command), _) => options = format!("-o {} ", quote(format!("ProxyCommand={command}"))),
+        (None, jumps @ [_, ..]) => {
+            let jump = |j: &Target| {
+                let address = if j.address.contains(':') { format!("[{}]", j.address) } else { j.address.clone() };
+                if j.port == 22 { format!("{}@{address}", j.user) } else { format!("{}@{address}:{}", j.user, j.port) }
+            };
+            options = format!("-J {} ", jumps.iter().map(jump).collect::<Vec<_>>().join(","));
+        }
+        (None, []) if target.host_key_alias.is_none() => {
+            return format!("add it: ssh-keyscan {}{} >> {file}", port(target), target.address);
+        }
+        (None, []) => {}
     }
+    if let Some(alias) = &target.host_key_alias {
+        options += &format!("-o {} ", quote(format!("HostKeyAlias={alias}")));
+    }
+    if !file.ends_with("/.ssh/known_hosts") {
+        options += &format!("-o {} ", quote(format!("UserKnownHostsFile={file}")));
+    }
+    format!("log in once by hand and say yes: ssh {options}{}{}@{}", port(target), target.user, target.address)
 }
 
 /// The type of a key: the first string of its blob (RFC 4253, 6.6).
@@ -345,6 +365,33 @@ mod tests {
             ("broken", 22, "x"),
         ] {
             assert!(verdict(address, port, rest).unwrap_err().contains("isn't in known_hosts"), "{address}");
+        }
+    }
+
+    #[test]
+    fn the_way_to_add_a_key_is_one_that_reaches_the_host() {
+        let own = Path::new("/home/ops/.ssh/known_hosts");
+        let plain = target("n1", own);
+        let jump = |address: &str, port| Target { port, ..target(address, own) };
+        for (target, way) in [
+            (plain.clone(), "add it: ssh-keyscan n1 >> /home/ops/.ssh/known_hosts"),
+            (Target { port: 2222, ..plain.clone() }, "add it: ssh-keyscan -p 2222 n1 >> /home/ops/.ssh/known_hosts"),
+            (
+                Target { port: 24, jumps: vec![jump("gw", 22), jump("fd00::1", 23)], ..plain.clone() },
+                "ssh -J ops@gw,ops@[fd00::1]:23 -p 24 ops@n1",
+            ),
+            (
+                Target { proxy_command: Some("nc n1 22".into()), ..plain.clone() },
+                "ssh -o 'ProxyCommand=nc n1 22' ops@n1",
+            ),
+            (
+                Target { host_key_alias: Some("node".into()), ..target("n1", Path::new("/kh")) },
+                "ssh -o 'HostKeyAlias=node' -o 'UserKnownHostsFile=/kh' ops@n1",
+            ),
+        ] {
+            let hint = check(&KnownHosts::default(), &target, &key("ssh-ed25519", "new")).unwrap_err().hint.unwrap();
+            assert!(hint.contains(&format!("{way}; or take")), "{hint}");
+            assert_eq!(hint.contains("keyscan"), way.contains("keyscan"), "{hint}");
         }
     }
 
