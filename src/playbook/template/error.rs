@@ -1,6 +1,6 @@
 //! What goes wrong in a template, at its place in the file that it stands in.
 
-use super::{FILE, Lookup, Scope, Step, backslashes, filters, header, read};
+use super::{FILE, Lookup, Scope, Step, backslashes, engine, filters, header, read};
 use crate::error::{Error, nearest};
 use crate::source::{Source, Span};
 use crate::yaml::{Node, Value as Tree};
@@ -226,11 +226,23 @@ impl<'n> Found<'n> {
     }
 
     fn text(&self) -> &str {
-        let whole = match &self.text {
+        self.whole().get(self.range.clone()).unwrap_or_default()
+    }
+
+    fn whole(&self) -> &str {
+        match &self.text {
             Written::Node(node) => node.text().unwrap_or_default(),
             Written::File(source) => &source.text,
-        };
-        whole.get(self.range.clone()).unwrap_or_default()
+        }
+    }
+
+    /// Makes of a part of an expression the whole, with its braces where it has some.
+    fn widen(&mut self) {
+        let whole = self.whole();
+        let (Some(before), Some(after)) = (whole.get(..self.range.start), whole.get(self.range.end..)) else { return };
+        let opening = ["{{", "{%"].iter().filter_map(|b| before.rfind(b)).max();
+        let closing = ["}}", "%}"].iter().filter_map(|b| after.find(b)).min();
+        self.range = opening.unwrap_or(0)..closing.map_or(whole.len(), |at| self.range.end + at + 2);
     }
 
     fn span(&self) -> Span {
@@ -313,32 +325,53 @@ pub(super) fn convert(
             let place = found.map(|f| f.part(expression));
             match Lookup::parse(expression) {
                 Some(lookup) => missing(&lookup, place, scope),
-                None => {
-                    let what = if expression.is_empty() { detail } else { expression };
-                    let error = playbook(format!("`{what}` is undefined"));
-                    Fail::undefined(match place {
-                        Some(place) => error.at(&place),
-                        None => error,
-                    })
-                }
+                None => match culprit(error, origin, scope) {
+                    Some((place, lookup)) => missing(&lookup, Some(place), scope),
+                    None => {
+                        let told = if expression.is_empty() {
+                            detail.to_owned()
+                        } else {
+                            format!("`{expression}` is undefined")
+                        };
+                        let error = playbook(told);
+                        Fail::undefined(match place {
+                            Some(place) => error.at(&place),
+                            None => error,
+                        })
+                    }
+                },
             }
         }
         ErrorKind::SyntaxError => Fail::error(syntax(error, origin)),
         _ => {
             // An operator says of what kind its operands are, not that one of them isn't there.
             let operand = inner.detail().is_some_and(|d| d.contains("undefined"));
-            let culprit = found.as_ref().filter(|_| operand).and_then(|found| {
-                let word = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
-                let lookups = found.text().split(|c| !word(c)).filter_map(|t| Some((t, Lookup::parse(t)?)));
-                let mut lookups = lookups.filter(|(_, l)| matches!(scope.walk(l), Err(Fail::Undefined(_))));
-                lookups.next().map(|(t, lookup)| (found.part(t), lookup))
-            });
-            match culprit {
+            match operand.then(|| culprit(error, origin, scope)).flatten() {
                 Some((place, lookup)) => missing(&lookup, Some(place), scope),
                 None => Fail::error(plain(error, origin)),
             }
         }
     }
+}
+
+/// The first undefined variable of the expression that an error is in, and its place.
+fn culprit(error: &minijinja::Error, origin: &Origin<'_>, scope: &Arc<Scope>) -> Option<(Span, Lookup)> {
+    let mut found = Found::new(innermost(error), origin)?;
+    found.widen();
+    let text = found.text();
+    // The engine knows names of variables from those of filters and arguments. A block is none without its end.
+    let names = match engine().compile_expression(text) {
+        Ok(expression) => expression.undeclared_variables(true),
+        Err(_) => ["", "{% endif %}", "{% endfor %}"].iter().find_map(|end| {
+            Some(engine().template_from_str(&format!("{text}{end}")).ok()?.undeclared_variables(true))
+        })?,
+    };
+    let undefined = |name: &String| {
+        let lookup = Lookup::parse(name).filter(|l| engine().globals().all(|(global, _)| global != l.root))?;
+        matches!(scope.walk(&lookup), Err(Fail::Undefined(_))).then_some((text.find(name)?, name.len(), lookup))
+    };
+    let (at, len, lookup) = names.iter().filter_map(undefined).min_by_key(|(at, ..)| *at)?;
+    Some((found.part(&text[at..at + len]), lookup))
 }
 
 /// An error in a variable that is used at a place.
