@@ -236,8 +236,9 @@ impl Selector<'_> {
 
     fn failed(&mut self, term: &Term) -> Result<Vec<HostId>, Error> {
         let Some(names) = self.failed else {
-            return Err(Error::inventory(&term.place, "`@failed` without an earlier run")
-                .hint("name the hosts, or a file of them by @FILE"));
+            return Err(Error::inventory(&term.place, "`@failed` isn't known: this version keeps no runs yet").hint(
+                "name the hosts, or a file of them by @FILE; a run that fails ends with the command for those left",
+            ));
         };
         let (mut hosts, mut gone) = (Vec::new(), Vec::new());
         for name in names {

@@ -213,7 +213,7 @@ fn patterns_that_mean_nothing_are_told() {
         ("web[1", "`[` without `]`", "hosts:1:4"),
         ("web[ab]", "brackets are never a choice of characters", "hosts:1:5"),
         ("~web(", "isn't a regular expression", "unclosed group"),
-        ("@failed", "`@failed` without an earlier run", "help: name the hosts"),
+        ("@failed", "`@failed` isn't known: this version keeps no runs", "help: name the hosts"),
         ("", "an empty pattern of hosts", "help: `all` means every host"),
         ("nothing", "called `nothing`", "help: groups: all, ungrouped, web, empty, n"),
     ] {
