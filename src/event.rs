@@ -205,6 +205,8 @@ pub struct CommandOutput {
     pub code: i32,
     /// Both outputs, as they came.
     pub output: Vec<u8>,
+    /// The seconds that it was given.
+    pub limit: u32,
 }
 
 /// See [`Event::Warning`].

@@ -50,6 +50,9 @@ pub fn run(args: &cli::Run) -> Result<u8, Errors> {
             Ok(output) => (output.code, output.stdout.clone()),
             Err(trouble) => (255, trouble.message.into_bytes()),
         };
-        (Event::Output(Box::new(CommandOutput { host: host.clone(), code, output })), code == 0)
+        (
+            Event::Output(Box::new(CommandOutput { host: host.clone(), code, output, limit: args.reach.timeout })),
+            code == 0,
+        )
     })
 }

@@ -14,6 +14,8 @@ const MOST_BYTES: usize = 32 * 1024;
 pub(super) struct Outputs {
     folded: Folded<(i32, [u8; 32])>,
     seen: HashMap<[u8; 32], Kept>,
+    /// The seconds that each was given.
+    limit: u32,
 }
 
 /// One output: its beginning, as far as it is shown.
@@ -27,6 +29,7 @@ impl Outputs {
     /// Takes what a host said.
     pub(super) fn add(&mut self, host: u32, said: &CommandOutput) {
         let digest: [u8; 32] = Sha256::digest(&said.output).into();
+        self.limit = said.limit;
         self.folded.add((said.code, digest), host);
         self.seen.entry(digest).or_insert_with(|| {
             let output = &said.output;
@@ -45,8 +48,15 @@ impl Outputs {
         for ((code, digest), on) in self.folded.take(|(code, _)| *code) {
             let list = hosts.list(&on);
             let many = if on.len() > 1 { format!(" ({})", count(on.len(), "host")) } else { String::new() };
-            let exit =
-                if code == 0 { String::new() } else { format!("  {}", palette.bad(&format!("exit code {code}"))) };
+            let exit = match code {
+                0 => String::new(),
+                // What `timeout` exits with; so may the command itself.
+                124 | 137 => {
+                    let ended = format!("most likely it was ended after {} s, and --timeout allows more", self.limit);
+                    format!("  {}: {ended}", palette.bad(&format!("exit code {code}")))
+                }
+                _ => format!("  {}", palette.bad(&format!("exit code {code}"))),
+            };
             let Some(kept) = self.seen.get(&digest) else { continue };
             let silent = if kept.text.is_empty() && code == 0 { "  no output" } else { "" };
             out.push_str(&format!("{}{many}{exit}{silent}\n", palette.place(&list)));

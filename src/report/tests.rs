@@ -504,7 +504,12 @@ fn hostile_text() {
         .event(Event::Warning(Warning { message: evil.to_owned() }))
         .on("n1", HostStatus::Changed, &[changed(&format!("file:/{evil}"), &[change(evil, evil, json!([evil]))])])
         .on("n2", HostStatus::Failed, &[failed("file:/x", evil, Some(evil))])
-        .event(Event::Output(Box::new(CommandOutput { host: "n1".into(), code: 0, output: evil.as_bytes().to_vec() })));
+        .event(Event::Output(Box::new(CommandOutput {
+            host: "n1".into(),
+            code: 0,
+            output: evil.as_bytes().to_vec(),
+            limit: 120,
+        })));
     let text = run.human();
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     insta::assert_snapshot!(text);
@@ -513,9 +518,9 @@ fn hostile_text() {
 #[test]
 fn outputs_of_a_command() {
     let said = |host: &str, code, output: &[u8]| {
-        Event::Output(Box::new(CommandOutput { host: host.into(), code, output: output.to_vec() }))
+        Event::Output(Box::new(CommandOutput { host: host.into(), code, output: output.to_vec(), limit: 3 }))
     };
-    let mut run = Run { command: "run", again: false, ..Run::new() }.play("run", "gpu[1-7]", 7);
+    let mut run = Run { command: "run", again: false, ..Run::new() }.play("run", "gpu[1-8]", 8);
     for host in hosts("gpu[1-3]") {
         run = run.event(said(&host, 0, b"6.1.0-18-amd64\n")).on(&host, HostStatus::Ok, &[]);
     }
@@ -523,6 +528,8 @@ fn outputs_of_a_command() {
     run = run
         .event(said("gpu4", 1, b"gr\xfc\xdfe\r\n\tno newline"))
         .on("gpu4", HostStatus::Failed, &[])
+        .event(said("gpu8", 124, b"began\n"))
+        .on("gpu8", HostStatus::Failed, &[])
         .event(said("gpu5", 0, b""))
         .on("gpu5", HostStatus::Ok, &[])
         .host("gpu7", unreachable("connect to gpu7 port 22: connection refused", None));
@@ -595,7 +602,12 @@ fn ndjson_lines() {
             ],
         )
         .host("n3", HostEvent { warnings: vec!["slow".to_owned()], ..unreachable("no route", None) })
-        .event(Event::Output(Box::new(CommandOutput { host: "n1".into(), code: 3, output: b"\xff\n".to_vec() })))
+        .event(Event::Output(Box::new(CommandOutput {
+            host: "n1".into(),
+            code: 3,
+            output: b"\xff\n".to_vec(),
+            limit: 120,
+        })))
         .event(Event::Facts { host: "n1".into(), facts: json!({"kernel": "6.1"}) });
     insta::assert_snapshot!(run.ndjson());
 }
