@@ -20,7 +20,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let defaults = Arc::new(defaults(&args.reach)?);
     let plays = plays::stage(&programme, &defaults, args.check)?;
     let hosts = &args.plays.hosts;
-    let shared = shared(&args.reach, hosts.verbosity() >= Verbosity::Scripts)?;
+    let shared = shared(&args.reach, &defaults, hosts.verbosity() >= Verbosity::Scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let options = Options {
         forks: args.reach.forks.into(),

@@ -101,7 +101,7 @@ fn look(variables: &Variables, name: &str) -> Result<Option<Node>, Error> {
 }
 
 /// What all visits share.
-fn shared(reach: &Reach, show_scripts: bool) -> Result<Shared, Errors> {
+fn shared(reach: &Reach, defaults: &Defaults, show_scripts: bool) -> Result<Shared, Errors> {
     let interrupted = Arc::new(AtomicBool::new(false));
     catch_signals(&interrupted)?;
     let run = run_id();
@@ -111,7 +111,7 @@ fn shared(reach: &Reach, show_scripts: bool) -> Result<Shared, Errors> {
         gate: Gate::new(HANDSHAKES),
         limits: Limits { execution, ..Limits::default() },
         folders: Folders::default(),
-        holder: format!("run {run} of {}", whence()),
+        holder: format!("run {run} of {}", whence(defaults)),
         run,
         show_scripts,
         interrupted,
@@ -140,9 +140,21 @@ fn run_id() -> Arc<str> {
 }
 
 /// `user@machine` of this process, for others that wait for the lock.
-fn whence() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+fn whence(defaults: &Defaults) -> String {
+    let user = defaults.local_user();
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let clean = |text: &str| text.trim().replace(|c: char| c.is_control(), "");
     format!("{}@{}", clean(&user), clean(&machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_lock_is_told_by_the_user_database() {
+        let name = std::process::Command::new("id").arg("-un").output().unwrap();
+        let name = String::from_utf8(name.stdout).unwrap();
+        assert!(whence(&Defaults::load().unwrap()).starts_with(&format!("{}@", name.trim())));
+    }
 }

@@ -59,7 +59,7 @@ pub(super) fn ask(
         let target = target(context.inventory.name(id), &variables, &defaults)?;
         places.push(Place { target, variables, defaults: &defaults });
     }
-    let shared = shared(reach, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
+    let shared = shared(reach, &defaults, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let mut sink = |event: Event| reporters.event(&event);
     sink(Event::RunStarted(RunStarted { run: shared.run.clone(), check: false, diff: false, command }));

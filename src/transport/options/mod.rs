@@ -72,6 +72,14 @@ impl Defaults {
         })
     }
 
+    /// The name of the user who runs netplay, by the user database; their number where nothing has a name for it.
+    pub fn local_user(&self) -> String {
+        match self.local_user.as_str() {
+            "" => rustix::process::getuid().as_raw().to_string(),
+            name => name.to_owned(),
+        }
+    }
+
     fn other_config(&self, path: &Path, span: &Span) -> Result<Arc<SshConfig>, Error> {
         if path == Path::new("none") {
             return Ok(Arc::default());
