@@ -33,6 +33,6 @@ pub fn run(args: &cli::Inventory) -> Result<u8, Errors> {
         let only = args.hosts.limit.is_some().then(|| limited(&inventory, &args.hosts)).transpose()?;
         to_text(&inventory.to_list_json(only.as_deref()))
     };
-    report::print(&text)?;
+    report::print(&format!("{text}\n"))?;
     Ok(0)
 }

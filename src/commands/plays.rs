@@ -7,9 +7,10 @@ use crate::engine::host::Site;
 use crate::engine::run;
 use crate::error::{Error, Errors, suggest};
 use crate::graph;
-use crate::inventory::{HostId, argument};
+use crate::inventory::{HostId, Selection, argument};
 use crate::plan::Policy;
 use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Settings, Tags, Variables};
+use crate::report;
 use crate::source::{Source, Span};
 use crate::transport::{Defaults, Identity, Target, become_from_variables};
 use crate::yaml::Node;
@@ -65,11 +66,15 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
     let tags = Arc::new(Tags::new(args.tags.iter().map(String::as_str), args.skip_tags.iter().map(String::as_str)));
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
     let mut casts = Vec::new();
+    let mut emptied = Vec::new();
     for book in books {
         let context = context(&inventory, &args.hosts, book.dir())?;
         for play in book.plays {
             let found = play.settings(&context).and_then(|settings| {
                 let selection = context.inventory.select(&settings.hosts, limit.as_ref(), None)?;
+                if limit.is_some() && selection.hosts.is_empty() {
+                    emptied.extend(left_out(&play, &context.inventory.select(&settings.hosts, None, None)?));
+                }
                 Ok((settings, selection))
             });
             match found {
@@ -82,7 +87,25 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
             }
         }
     }
-    if errors.is_empty() { Ok(Programme { casts, tags }) } else { Err(told(errors)) }
+    if !errors.is_empty() {
+        return Err(told(errors));
+    }
+    if !emptied.is_empty() {
+        let message = format!("--limit leaves no host of {}", emptied.join(", nor of "));
+        if casts.iter().all(|c| c.hosts.is_empty()) {
+            return Err(Error::usage(message)
+                .hint("netplay inventory --graph shows which hosts are in which group")
+                .into());
+        }
+        report::warning(&message, args.hosts.color());
+    }
+    Ok(Programme { casts, tags })
+}
+
+/// A play that would have hosts but for the limit, as it is told.
+fn left_out(play: &Play, all: &Selection) -> Option<String> {
+    let n = all.hosts.len();
+    (n > 0).then(|| format!("`{}` ({n} host{})", play.name, if n == 1 { "" } else { "s" }))
 }
 
 /// A tag that no resource has would leave everything out, or nothing, and say that all is well.

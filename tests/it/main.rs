@@ -4,5 +4,6 @@
 
 mod architecture;
 mod cases;
+mod command_line;
 mod content;
 mod docs;
