@@ -135,6 +135,10 @@ impl Link {
             self.nurse();
             match call(&mut self.session) {
                 Err(error) if number(&error) == code::AGAIN => self.wait(deadline, SLICE)?,
+                // Late, what was watched over is shut down.
+                Err(_) if deadline.left().is_zero() => {
+                    return Err(if deadline.cancelled() { Stop::Interrupted } else { Stop::Late });
+                }
                 Err(error) => return Err(Stop::Ssh(error)),
                 Ok(done) => return Ok(done),
             }

@@ -4,6 +4,7 @@ mod known_hosts;
 mod link;
 mod login;
 mod route;
+mod watch;
 
 use super::wait::SLICE;
 use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Reply, Session, Target, Transport};
@@ -15,6 +16,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use watch::Watch;
 
 /// How many handshakes one bastion is asked for at once; its sshd drops some at random from 10 on (`MaxStartups`).
 const PER_BASTION: usize = 8;
@@ -129,6 +131,7 @@ impl Ssh {
         link.session.method_pref(MethodType::Kex, KEX).map_err(broken)?;
         let known = self.known_hosts.find(target)?;
         link.session.method_pref(MethodType::HostKey, &known_hosts::algorithms(&known)).map_err(broken)?;
+        let _watch = Watch::over(&link.socket, &until);
         if let Err(stop) = link.drive(&until, ssh2::Session::handshake) {
             return Err(handshake_failure(&link, stop, &until, start.elapsed()));
         }
@@ -231,6 +234,7 @@ impl Session for Channels {
         if self.stuck {
             return Err(Failure::new(FailureKind::Lost, "the session was lost: the host stopped reading"));
         }
+        let _watch = Watch::over(&self.link.socket, deadline);
         let mut channel = self.channel(deadline)?;
         self.executions += 1;
         self.link.drive(deadline, |_| channel.exec(request)).map_err(|stop| match stop.code() {
