@@ -85,7 +85,7 @@ put() {
       [ ! -d "$p" ] || no "$p is a directory"
       d=${p%/*}/
       [ -d "$d" ] || no "there is no folder $d"
-      rm -f -- "$d.netplay-"*
+      rm -f -- "$d.netplay-"* 2>/dev/null
       t=$d.netplay-$RUN-$1
       # By its descriptor, as whoever owns the folder can give its name to something else meanwhile. dd tells why a write
       # failed, which printf of dash doesn't.
@@ -102,8 +102,8 @@ put() {
       fi
       if [ -n "${10}" ] && [ -f "$p" ]; then
         b=$L/backup/${10}~$(date +%Y%m%dT%H%M%S)
-        [ -d "$L/backup" ] || { mkdir -p "$L/backup" && chmod 700 "$L"; } && cp -p -- "$p" "$b" ||
-          { rm -f -- "$b"; no "it could not be backed up to $L/backup; nothing was replaced"; }
+        w=$( { [ -d "$L/backup" ] || { mkdir -p "$L/backup" && chmod 700 "$L"; } && cp -p -- "$p" "$b"; } 2>&1 ) ||
+          { rm -f -- "$b" 2>/dev/null; no "it could not be backed up to $L/backup, and nothing was replaced: ${w##*: }"; }
         ( set -- "$L/backup/${10}~"*; while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done )
       fi
       if [ "$9" = in-place ]; then
@@ -116,9 +116,9 @@ put() {
         { [ -z "$7" ] || chown -- "$7" "$p"; } && chmod -- "$6" "$p"; exit
       fi
       if [ -e /sys/fs/selinux/enforce ]; then
-        if [ -e "$p" ]; then chcon --reference="$p" -- "$t" || no "its SELinux context could not be kept"; else x=new; fi
+        if [ -e "$p" ]; then w=$(chcon --reference="$p" -- "$t" 2>&1) || no "its SELinux context could not be kept: ${w##*: }"; else x=new; fi
       fi
-      mv -f -- "$t" "$p" || no "the new file can't take the place of $p: lsattr shows whether that is immutable"
+      w=$(mv -f -- "$t" "$p" 2>&1) || no "the new file can't take the place of $p, and lsattr shows whether that is immutable: ${w##*: }"
       [ "$x" != new ] || ! command -v restorecon >/dev/null || restorecon -- "$p"
     ) 2>&1 3>&- 9>&-; printf '\n%s %s\n.\n' "$N" "$?"; } </dev/null | sed "/^$N /q" | tail -c 65536 )
   frame "$1"

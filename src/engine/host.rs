@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Change, Folders, LOCK_SECONDS};
 use super::reader::{Ending, Reader};
+use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
 use crate::graph;
 use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment, Who, Work};
@@ -579,7 +580,10 @@ impl Going<'_> {
     }
 
     fn tell(&mut self, plan: &mut Plan) {
-        for outcome in plan.outcomes() {
+        for mut outcome in plan.outcomes() {
+            if let Some(error) = &mut outcome.error {
+                rights::explain(error, plan.who(outcome.position), &self.visit.target.user);
+            }
             *self.tally.entry(outcome.status).or_default() += 1;
             self.ignored += usize::from(outcome.status == Status::Failed && outcome.ignored);
             let item = plan.item(outcome.position);

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod host;
 mod pool;
 pub mod reader;
+mod rights;
 mod rolling;
 pub mod run;
 

@@ -245,6 +245,11 @@ impl Plan {
         if position < n { &self.play.resources[position] } else { &self.play.handlers[position - n] }
     }
 
+    /// As whom the resource or handler at a position runs.
+    pub fn who(&self, position: usize) -> &Who {
+        &self.who[position]
+    }
+
     /// Whether a position is that of a handler.
     pub fn is_handler(&self, position: usize) -> bool {
         position >= self.play.resources.len()

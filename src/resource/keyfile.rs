@@ -113,14 +113,15 @@ impl Edit {
 }
 
 /// `$p`: the file; `$header`: lines of a new one; arguments: triples of what, the old and the new line. The bytes
-/// written are counted, as not every shell's `printf` tells that the disk is full.
+/// written are counted, as not every shell's `printf` tells that the disk is full. What a tool says of the file beside it is
+/// told of the file itself: a process's number in it would keep hosts that say the same from being told together.
 const EDIT: &str = r#"asked=$p
 [ ! -L "$p" ] || { p=$(readlink -f -- "$p") && [ -n "$p" ]; } || { echo "$asked is a link that leads nowhere" >&2; exit 1; }
 d=${p%/*} b=${p##*/} n=0 seen=' '
 [ -d "$d/" ] || { echo "$asked can't be written: there is no folder $d" >&2; exit 1; }
 [ ! -d "$p" ] || { echo "$asked is a folder" >&2; exit 1; }
 t=$d/.$b.netplay-$$
-rm -f -- "$d/.$b.netplay-"*
+rm -f -- "$d/.$b.netplay-"* 2>/dev/null
 put() { printf '%s\n' "$1" && n=$((n + ${#1} + 1)); }
 line() {
   l=$1 new=$1 gone= i=0; shift
@@ -154,14 +155,16 @@ all() {
     shift 3
   done
 }
-undo() { rm -f -- "$t"; exit 1; }
-if [ -e "$p" ]; then cp -p -- "$p" "$t"; else ( set -C; umask 077; : >"$t" ) && chmod 0644 -- "$t"; fi || undo
+undo() { rm -f -- "$t" 2>/dev/null; exit 1; }
+no() { w=${w%%'
+'*}; echo "$asked can't be written: ${w##*: }" >&2; undo; }
+w=$( { if [ -e "$p" ]; then cp -p -- "$p" "$t"; else ( set -C; umask 077; : >"$t" ) && chmod 0644 -- "$t"; fi; } 2>&1 ) || no
 all "$@" >"$t"; r=$?
 [ $r -ne 2 ] || undo
 [ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written: is the disk full?" >&2; undo; }
 dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
-if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then chcon --reference="$p" -- "$t" || undo; fi
-if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi || undo"#;
+if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then w=$(chcon --reference="$p" -- "$t" 2>&1) || no; fi
+w=$( { if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi; } 2>&1 ) || no"#;
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +225,23 @@ mod tests {
             assert!(said.contains("is a folder"), "{said}");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_ours_is_told_in_the_same_words_everywhere() {
+        let (dir, path) = folder();
+        fs::write(&path, "A=1\n").unwrap();
+        let new = format!("{path}.new");
+        for (file, edit) in [(&path, Edit::of(&path).append("B=2")), (&new, Edit::of(&new).append("B=2"))] {
+            let Step::Run(script) = edit.step() else { unreachable!() };
+            for shell in Shell::ALL {
+                let said = shell.run_as_nobody(dir.path(), script.as_str());
+                assert_eq!(said.code, 1, "{shell:?}");
+                let told = String::from_utf8_lossy(&said.stderr).into_owned();
+                assert_eq!(told, format!("{file} can't be written: Permission denied\n"), "{shell:?}");
+            }
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use crate::error::Error;
 use crate::source::{Source, Span};
 use crate::yaml::Node;
 use proptest::strategy::Strategy;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock};
 
@@ -48,6 +49,17 @@ impl Shell {
         );
         let user = r#"r=; [ "$(id -u)" = 0 ] || r=-r; exec /usr/bin/unshare $r -nm /bin/sh -c "$@""#;
         self.run_by(&["/bin/sh", "-c", user, "sh", &inside, "sh"], script)
+    }
+
+    /// Runs a script as a user who may read what is in this folder, and write nothing.
+    pub(crate) fn run_as_nobody(self, folder: &Path, script: &str) -> Output {
+        let mode = |mode| std::fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+        mode(0o555);
+        let root = rustix::process::getuid().is_root();
+        let drop = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        let output = self.run_by(if root { &drop } else { &[] }, script);
+        mode(0o755);
+        output
     }
 
     fn run_by(self, wrapper: &[&str], script: &str) -> Output {

@@ -11,7 +11,7 @@ while [ $# -gt 0 ]; do
       why=${why##*: }
       case $why in
         'No such file or directory') if [ -e "$2" ]; then why="the kernel doesn't know it ($why)"; fi ;;
-        'Permission denied') if [ "$(id -u)" = 0 ]; then why="read-only here ($why)"; else why="only root may, so it needs \`become: true\` ($why)"; fi ;;
+        'Permission denied') if [ "$(id -u)" = 0 ]; then why="read-only here ($why)"; else why="only root may ($why)"; fi ;;
       esac
     }
   fi

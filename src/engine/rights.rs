@@ -1,0 +1,50 @@
+//! What to do about a lack of rights.
+
+use crate::event::Problem;
+use crate::plan::Who;
+
+/// How tools say that somebody may not do a thing: the kernel's words, systemd's, polkit's and NetworkManager's.
+const REFUSALS: [&str; 7] = [
+    "permission denied",
+    "operation not permitted",
+    "access denied",
+    "interactive authentication required",
+    "insufficient privileges",
+    "must be root",
+    "are you root",
+];
+
+/// Adds to a failure for want of rights as whom it ran, unless that was root or there is another hint.
+pub(super) fn explain(problem: &mut Problem, who: &Who, login: &str) {
+    let (user, remedy) = match who {
+        Who::Login => (login, "become: true"),
+        Who::User(user) => (&**user, "become_user: root"),
+    };
+    let message = problem.message.to_lowercase();
+    if user != "root" && problem.hint.is_none() && REFUSALS.iter().any(|refusal| message.contains(refusal)) {
+        problem.hint = Some(format!("it ran as {user}: `{remedy}` makes it root's"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_not_root_is_told_to_become_root() {
+        let explained = |message: &str, who: Who, login: &str, hint: Option<&str>| {
+            let mut problem = Problem { kind: "step", message: message.to_owned(), hint: hint.map(str::to_owned) };
+            explain(&mut problem, &who, login);
+            problem.hint
+        };
+        let denied = "mkdir: cannot create directory '/x': Permission denied";
+        let told = explained(denied, Who::Login, "ops", None);
+        assert_eq!(told.as_deref(), Some("it ran as ops: `become: true` makes it root's"));
+        let told = explained("Failed to stop x.service: Access denied", Who::User("app".into()), "root", None);
+        assert_eq!(told.as_deref(), Some("it ran as app: `become_user: root` makes it root's"));
+        assert_eq!(explained(denied, Who::Login, "root", None), None);
+        assert_eq!(explained(denied, Who::User("root".into()), "ops", None), None);
+        assert_eq!(explained("exit code 1: no space left on device", Who::Login, "ops", None), None);
+        assert_eq!(explained(denied, Who::Login, "ops", Some("other")).as_deref(), Some("other"));
+    }
+}
