@@ -406,6 +406,9 @@ impl<'l> Loader<'l> {
         if entries.iter().any(|(k, _)| k.text() == Some("include")) {
             return self.include(node, outer, into);
         }
+        if let Some(error) = remedies::unindented(entries, self.find) {
+            return self.errors.push(error);
+        }
         let mut types: Vec<(&'static dyn AnyType, &Node, &Node)> = Vec::new();
         let mut unknown = false;
         for (key, value) in entries {

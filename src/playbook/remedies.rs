@@ -1,5 +1,8 @@
 //! What to do instead of what Ansible has and netplay hasn't.
 
+use super::keys;
+use crate::error::Error;
+use crate::resource::AnyType;
 use crate::yaml::Node;
 
 /// Where a key stands.
@@ -117,4 +120,27 @@ pub(super) fn module(name: &str) -> Option<&'static str> {
         "import_playbook" => "name the playbooks on the command line, in their order",
         _ => return None,
     })
+}
+
+/// A type whose keys stand beside it, as far to the left as itself, so that it is empty.
+pub(super) fn unindented(entries: &[(Node, Node)], find: fn(&str) -> Option<&'static dyn AnyType>) -> Option<Error> {
+    let name = |(key, _): &(Node, Node)| key.text().unwrap_or_default().to_owned();
+    let at = entries.iter().position(|entry| entry.1.is_null() && find(&name(entry)).is_some())?;
+    let kind = find(&name(&entries[at]))?;
+    let own = |name: &str| kind.keys().iter().any(|key| key.name == name);
+    let common = |name: &str| keys::COMMON.iter().any(|key| key.name == name);
+    // Before the type, `name` is most likely the resource's own.
+    let beside: Vec<&(Node, Node)> = entries
+        .iter()
+        .enumerate()
+        .filter(|(i, entry)| *i != at && own(&name(entry)) && (*i > at || !common(&name(entry))))
+        .map(|(_, entry)| entry)
+        .collect();
+    let stranger = |entry: &(Node, Node)| !own(&name(entry)) && !common(&name(entry));
+    if entries.iter().enumerate().any(|(i, entry)| i != at && stranger(entry)) {
+        return None;
+    }
+    let listed = beside.iter().map(|entry| format!("`{}`", name(entry))).collect::<Vec<_>>().join(", ");
+    let message = format!("`{}` is empty, and what belongs into it stands beside it: {listed}", kind.name());
+    Some(Error::playbook(&beside.first()?.0.span, message).hint(format!("indent these under `{}`", kind.name())))
 }

@@ -52,7 +52,8 @@ impl Key {
 /// Checks a resource's keys offline: that it is a mapping, unknown and refused keys, required ones that are missing.
 pub fn check(what: &str, node: &Node, keys: &[Key]) -> Vec<Error> {
     let Some(entries) = node.as_map() else {
-        return vec![Error::playbook(&node.span, format!("{what} takes a mapping of keys, not {}", node.describe()))];
+        let error = Error::playbook(&node.span, format!("{what} takes a mapping of keys, not {}", node.describe()));
+        return vec![error.hint(as_mapping(what, node, keys))];
     };
     let known: Vec<&str> = keys.iter().filter(|k| k.default != Need::Refused).map(|k| k.name).collect();
     let mut errors = Vec::new();
@@ -75,6 +76,31 @@ pub fn check(what: &str, node: &Node, keys: &[Key]) -> Vec<Error> {
         );
     }
     errors
+}
+
+/// How to write what isn't a mapping as one: Ansible's `key=value`, or the value of the first key, which says what a
+/// resource is about. `what` is the type in backticks.
+fn as_mapping(what: &str, node: &Node, keys: &[Key]) -> String {
+    let kind = what.trim_matches('`');
+    let known = |name: &&str| keys.iter().any(|k| k.name == *name);
+    let plain = |text: &&str| !text.is_empty() && !text.contains(|c: char| ",:#{}[]\"'\n".contains(c));
+    let text = node.text().filter(|_| !node.is_null()).filter(plain).unwrap_or("…");
+    let pair =
+        |word: &str| word.split_once('=').filter(|(name, _)| known(name)).map(|(n, v)| (n.to_owned(), v.to_owned()));
+    let first = keys.first().map_or("…", |key| key.name);
+    let mut inside: Vec<(String, String)> = text
+        .split_whitespace()
+        .map(pair)
+        .collect::<Option<_>>()
+        .unwrap_or_else(|| vec![(first.to_owned(), text.to_owned())]);
+    for key in keys.iter().filter(|k| k.default == Need::Required) {
+        if inside.iter().all(|(name, _)| name != key.name) {
+            inside.push((key.name.to_owned(), "…".to_owned()));
+        }
+    }
+    let inside = inside.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", ");
+    let guard = if known(&"creates") { " with a guard such as `creates`" } else { "" };
+    format!("write `{kind}: {{{inside}}}`{guard}; `netplay docs {kind}` shows all keys and an example")
 }
 
 /// A condition over what a command gave, compiled once: `rc` (an integer) and `output` (its text).

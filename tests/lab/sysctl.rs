@@ -187,5 +187,9 @@ fn a_user_who_may_not() {
         )
         .run()
         .exits(2);
-    assert!(format!("{run:?}").contains("only root may, so it needs `become: true` (Permission denied)"), "{run:?}");
+    let told = format!("{run:?}");
+    assert!(
+        told.contains("only root may (Permission denied)") && told.contains("it ran as ops: `become: true`"),
+        "{told}"
+    );
 }

@@ -98,7 +98,20 @@ fn a_resource_names_one_type() {
     let told = resource("  - show: {id: a}\n    show : {id: b}\n");
     assert!(told.contains("duplicate key"), "{told}");
     assert!(resource("  - show\n").contains("a resource is a mapping, not a string"));
-    assert!(resource("  - show: x\n").contains("`show` takes a mapping of keys, not a string"));
+    let told = resource("  - show: x\n");
+    assert!(told.contains("`show` takes a mapping of keys, not a string") && told.contains("write `show: {id: x}`"));
+    assert!(resource("  - show: id=x value=3\n").contains("write `show: {id: x, value: 3}`"));
+    for (text, line) in [
+        ("  - show:\n    id: x\n    value: 3\n", 4),
+        ("  - id: x\n    value: 3\n    name: title\n    show:\n    tags: [a]\n", 3),
+    ] {
+        let told = resource(text);
+        assert!(told.contains("`show` is empty, and what belongs into it stands beside it: `id`, `value`"), "{told}");
+        assert!(told.contains(&format!("--> site.yaml:{line}:5")) && told.contains("indent these under `show`"));
+        assert_eq!(told.matches("error: ").count(), 1, "{told}");
+    }
+    assert!(resource("  - show:\n    id: x\n    frob: 3\n").contains("`frob` is neither"));
+    assert!(resource("  - name: x\n    show:\n").contains("`show` takes a mapping of keys, not nothing"));
     assert!(resource("  - show: {id: x, state: on}\n").contains("it has none"));
     assert!(resource("  - show: {id: x, value: {'{{ k }}': 1}}\n").contains("can't be a template"));
     let told = resource("  - show: {id: x}\n    loop: [a]\n    loop_control: {label: x, loop_var: '1x', lop_var: 1}\n");
