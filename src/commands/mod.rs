@@ -104,6 +104,7 @@ fn look(variables: &Variables, name: &str) -> Result<Option<Node>, Error> {
 fn shared(reach: &Reach, defaults: &Defaults, show_scripts: bool) -> Result<Shared, Errors> {
     let interrupted = Arc::new(AtomicBool::new(false));
     catch_signals(&interrupted)?;
+    allow_open_files();
     let run = run_id();
     let execution = Duration::from_secs(reach.timeout.into());
     Ok(Shared {
@@ -116,6 +117,15 @@ fn shared(reach: &Reach, defaults: &Defaults, show_scripts: bool) -> Result<Shar
         show_scripts,
         interrupted,
     })
+}
+
+/// As many open files as this process may have: a connection takes some, and the usual 1,024 are too few for a thousand
+/// at once.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it can't be raised, hosts fail that come too late, and say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// The first signal lets running steps finish; a second one ends the program at once.

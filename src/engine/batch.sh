@@ -138,7 +138,7 @@ lock() {
     printf '\n%s waiting %s\n' "$N" "$h" >&3 || exit 74
   fi
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
-  case $g in ''|*[!0-9]*) g=0 ;; esac
+  case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
   [ "$g" = "$1" ] || { printf '\n%s moved\n' "$N" >&3; exit 0; }
   ( umask 077; printf '%s\n' "$2" >"$R/holder" ) 2>/dev/null && count $((g + 1)) || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
@@ -166,7 +166,7 @@ calm() {
 state() {
   [ "$(id -u)" = 0 ] || return 0
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
-  case $g in ''|*[!0-9]*) g=0 ;; esac
+  case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   printf 'root %s\n' "$g"
   for f in "$L/owed/"*; do
     [ -f "$f" ] || continue

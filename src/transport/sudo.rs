@@ -92,6 +92,10 @@ impl Refusal {
                 "sudo wants a terminal, and netplay uses none".to_owned(),
                 Some(format!("add this line to sudoers: Defaults:{login} !requiretty")),
             ),
+            Refusal::Other(text) if text.is_empty() => (
+                "sudo neither asked for a password nor ran anything, and gave no reason".to_owned(),
+                Some(format!("try it on the host: sudo -u {user} true")),
+            ),
             Refusal::Other(text) => (format!("sudo failed: {text}"), None),
         }
     }

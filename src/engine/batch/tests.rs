@@ -474,6 +474,13 @@ fn what_is_probed_during_a_change_is_too_old_to_change_anything() {
         assert_eq!(*feed(&shell, &locked(&host, 3, &[])).ending(), Ending::Moved, "{shell:?}");
         assert_eq!(*feed(&shell, &locked(&host, 4, &[])).ending(), Ending::Complete, "{shell:?}");
         assert_eq!(generation(&shell, &host), 6, "{shell:?}");
+        // What no run has written is no number: octal to a shell, or too large for one.
+        for odd in ["08\n", "99999999999999999999999\n", "-1\n", "x\n", "\n", ""] {
+            std::fs::write(host.path("run/generation"), odd).unwrap();
+            assert_eq!(generation(&shell, &host), 0, "{shell:?} {odd:?}");
+            assert_eq!(*feed(&shell, &locked(&host, 0, &[])).ending(), Ending::Complete, "{shell:?} {odd:?}");
+            assert_eq!(generation(&shell, &host), 2, "{shell:?} {odd:?}");
+        }
     }
 }
 

@@ -12,9 +12,14 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Shuts a socket down some time after a deadline, unless this is dropped before: reading from it fails then.
-pub(super) struct Watch(#[expect(dead_code, reason = "that it is there is what counts")] Arc<Arc<OwnedFd>>);
+pub(super) struct Watch {
+    _held: Arc<Held>,
+}
 
-type Watched = (Instant, Weak<Arc<OwnedFd>>);
+/// A socket for as long as it is watched.
+struct Held(Arc<OwnedFd>);
+
+type Watched = (Instant, Weak<Held>);
 
 /// One thread for all; where it can't be started, nothing is watched.
 static WATCHED: LazyLock<Sender<Watched>> = LazyLock::new(|| {
@@ -31,7 +36,7 @@ static WATCHED: LazyLock<Sender<Watched>> = LazyLock::new(|| {
             all.retain(|(until, socket)| match socket.upgrade() {
                 Some(socket) if *until <= now => {
                     // It may be shut down already, which is as well.
-                    let _ = shutdown(&**socket, Shutdown::Both);
+                    let _ = shutdown(&socket.0, Shutdown::Both);
                     false
                 }
                 found => found.is_some(),
@@ -46,9 +51,9 @@ static WATCHED: LazyLock<Sender<Watched>> = LazyLock::new(|| {
 impl Watch {
     /// Watches over a socket.
     pub(super) fn over(socket: &Arc<OwnedFd>, deadline: &Deadline) -> Watch {
-        let held = Arc::new(socket.clone());
+        let held = Arc::new(Held(socket.clone()));
         let _ = WATCHED.send((Instant::now() + deadline.left() + GRACE, Arc::downgrade(&held)));
-        Watch(held)
+        Watch { _held: held }
     }
 }
 
