@@ -1,8 +1,10 @@
 //! The command line: its options and nothing else.
 
 use crate::commands;
+use crate::error::Error;
 use crate::report::{ColorChoice, Output, Verbosity, errors};
 use crate::transport::HostKeyChecking;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -257,6 +259,10 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(found) = of_ansible(&error) {
+                errors(&found.into(), ColorChoice::Auto);
+                return ExitCode::from(1);
+            }
             // `--help` and `--version` are no errors; a reader that has gone away is none either.
             let _ = error.print();
             return ExitCode::from(u8::from(error.use_stderr()));
@@ -280,6 +286,47 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// An option of Ansible's that there isn't, with what to do instead.
+fn of_ansible(error: &clap::Error) -> Option<Error> {
+    if error.kind() != clap::error::ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let remedy = match option.as_str() {
+        "-b" | "--become" => "write `become: true` in the play, or use -e ansible_become=true",
+        "--become-user" => "write `become_user` in the play, or use -e ansible_become_user=NAME",
+        "--become-method" => "leave it out: `become` is by sudo",
+        "--become-password-file" | "--become-pass-file" => {
+            "set ansible_become_password in a file and use -e @FILE, or let -K ask for it"
+        }
+        "--connection-password-file" | "--conn-pass-file" => {
+            "set ansible_password in a file and use -e @FILE, or let -k ask for it"
+        }
+        "-c" | "--connection" => "use -e ansible_connection=NAME: ssh or local",
+        "--ssh-common-args" | "--ssh-extra-args" => "use -e ansible_ssh_common_args='…', or ~/.ssh/config",
+        "--scp-extra-args" | "--sftp-extra-args" => "leave it out: files go through the session that is there",
+        "--key-file" => "it is called --private-key here",
+        "-T" => "use --timeout for an execution; ansible_timeout is the limit to connect",
+        "-J"
+        | "--ask-vault-pass"
+        | "--ask-vault-password"
+        | "--vault-id"
+        | "--vault-password-file"
+        | "--vault-pass-file" => "vault isn't supported yet: decrypt the files by `ansible-vault decrypt`",
+        "--syntax-check" => "use `netplay validate`, which checks more than the syntax",
+        "--list-hosts" => "use `netplay inventory --graph`; --check tells of each play's hosts",
+        "--list-tasks" | "--list-tags" => "use `netplay graph`, or --check",
+        "--step" => "use --check first; `serial: 1` in the play does one host after the other",
+        "--start-at-task" => "leave it out: what is as wanted is left alone; --tags narrows a run",
+        "--force-handlers" => "leave it out: handlers run also when other resources failed",
+        "--flush-cache" => "leave it out: facts aren't kept",
+        "-M" | "--module-path" | "--playbook-dir" => "leave it out: types are built in",
+        "-m" | "--module-name" | "-a" | "--args" => "write the command behind --: `netplay run -i INV -- CMD`",
+        _ => return None,
+    };
+    Some(Error::usage(format!("there is no option `{option}` here")).hint(remedy))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,5 +335,26 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_ansible_have_a_remedy() {
+        for (line, remedy) in [
+            ("apply -b -i x p", "use -e ansible_become=true"),
+            ("apply -Kb -i x p", "use -e ansible_become=true"),
+            ("apply --become-user=root -i x p", "-e ansible_become_user=NAME"),
+            ("apply -i x p --syntax-check", "netplay validate"),
+            ("apply -i x p --list-hosts", "netplay inventory --graph"),
+            ("apply -i x p --step", "serial: 1"),
+            ("validate -i x p --vault-password-file f", "ansible-vault decrypt"),
+            ("run -i x -m shell -a id", "netplay run -i INV -- CMD"),
+        ] {
+            let error = Cli::try_parse_from(["netplay"].into_iter().chain(line.split(' '))).unwrap_err();
+            let told = of_ansible(&error).unwrap_or_else(|| panic!("{line}: {error}")).to_string();
+            assert!(told.contains(remedy), "{line}: {told}");
+        }
+        let error = Cli::try_parse_from(["netplay", "apply", "-i", "x", "p", "--chek"]).unwrap_err();
+        assert!(of_ansible(&error).is_none());
+        assert!(Cli::try_parse_from(["netplay", "run", "-i", "x", "-b", "--private-key", "k", "--", "id"]).is_ok());
     }
 }
