@@ -83,7 +83,7 @@ fn two_runs_at_once_do_nothing_twice() {
     );
     // One is started while the other has probed and not yet changed, and one while it changes.
     let runs = [0, 0, 1200].map(|wait| {
-        let netplay = apply(&hosts, &slow, &[]).variable("USER", "somebody");
+        let netplay = apply(&hosts, &slow, &[]);
         std::thread::sleep(Duration::from_millis(wait));
         (netplay.start(), netplay)
     });
@@ -92,7 +92,7 @@ fn two_runs_at_once_do_nothing_twice() {
     assert_eq!(host.sh("cat /srv/ran /srv/handled"), "ran\nhandled\n", "{told:#?}");
     let waited: Vec<_> = told.iter().filter(|told| told.warnings().contains("it had to wait for run ")).collect();
     assert!(!waited.is_empty(), "{told:#?}");
-    assert!(waited[0].warnings().contains(" of somebody@"), "{}", waited[0].warnings());
+    assert!(waited[0].warnings().contains(" of root@"), "{}", waited[0].warnings());
     assert_eq!(told.iter().map(|told| told.count("changed")).sum::<usize>(), 3, "{told:#?}");
     assert_eq!(Told::by(&apply(&hosts, &slow, &[]), 0).count("changed"), 0);
 }
