@@ -303,7 +303,15 @@ impl Loader<'_> {
         let (mut count, mut errors) = (0, Vec::new());
         for name in names.iter().filter(|name| !is_ignored(&name.to_string_lossy())) {
             let path = folder.join(name);
-            let read = if path.is_dir() { self.folder(&path) } else { self.file(&path).map(|()| 1) };
+            let read = match std::fs::metadata(&path) {
+                Ok(meta) if meta.is_dir() => self.folder(&path),
+                // Nobody means a pipe there, which would be waited for without end.
+                Ok(meta) if !meta.is_file() => {
+                    let message = format!("{} is neither a file nor a folder", path.display());
+                    Err(Error::new(Kind::Inventory, message).hint("remove it from the inventory's folder").into())
+                }
+                _ => self.file(&path).map(|()| 1),
+            };
             match read {
                 Ok(more) => count += more,
                 Err(e) => errors.extend(e.0),

@@ -22,6 +22,14 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
+#[test]
+fn what_is_no_file_is_not_read() {
+    let dir = folder(&[("inv/hosts", "n1\n")]);
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("inv/pipe")).unwrap();
+    let told = Inventory::load(&[path(&dir, "inv")], &quiet()).unwrap_err().to_string();
+    assert!(told.contains("inv/pipe is neither a file nor a folder"), "{told}");
+}
+
 fn path(dir: &TempDir, name: &str) -> String {
     dir.path().join(name).display().to_string()
 }

@@ -14,6 +14,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
 
+/// How many files a playbook may include, each counted as often as it is.
+const MAX_INCLUDED: usize = 10_000;
+
 /// A playbook with all that it includes.
 #[derive(Debug)]
 pub struct Playbook {
@@ -162,6 +165,8 @@ pub(super) struct Loader<'l> {
     known: &'l dyn Fn() -> Vec<&'static str>,
     /// The files that are being read, outermost first, each with the place that includes it.
     including: Vec<(PathBuf, Option<Span>)>,
+    /// How many files have been included.
+    included: usize,
     errors: Vec<Error>,
 }
 
@@ -182,7 +187,7 @@ impl<'l> Loader<'l> {
         find: fn(&str) -> Option<&'static dyn AnyType>,
         known: &'l dyn Fn() -> Vec<&'static str>,
     ) -> Loader<'l> {
-        Loader { find, known, including: Vec::new(), errors: Vec::new() }
+        Loader { find, known, including: Vec::new(), included: 0, errors: Vec::new() }
     }
 
     fn error(&mut self, span: &Span, message: impl Into<String>) -> &mut Error {
@@ -549,6 +554,15 @@ impl<'l> Loader<'l> {
                 }
             }
             return self.errors.push(error);
+        }
+        // Each file that includes the next one twice doubles them; the errors would, too.
+        self.included += 1;
+        if self.included > MAX_INCLUDED {
+            if self.included == MAX_INCLUDED + 1 {
+                let message = format!("more than {MAX_INCLUDED} files are included, counted each time");
+                self.hinted(&named.span, message, "does a file include others that include the same one again?");
+            }
+            return;
         }
         let mut vars = outer.vars.clone();
         vars.extend(self.vars(node));

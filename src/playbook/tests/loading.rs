@@ -163,6 +163,18 @@ fn a_byte_order_mark_and_crlf_are_taken() {
 }
 
 #[test]
+fn includes_that_double_each_time_are_ended() {
+    let names: Vec<String> = (0..40).map(|i| format!("e{i}.yaml")).collect();
+    let texts: Vec<String> = (1..41).map(|i| format!("- include: e{i}.yaml\n- include: e{i}.yaml\n")).collect();
+    let mut files = vec![("site.yaml", "- hosts: all\n  resources:\n  - include: e0.yaml\n")];
+    files.extend(names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)));
+    files.push(("e40.yaml", "- show: {id: a}\n"));
+    let told = Site::new(&files).load().unwrap_err();
+    assert!(told.starts_with("error: more than 10000 files are included"), "{told}");
+    assert_eq!(told.matches("error").count(), 1, "{told}");
+}
+
+#[test]
 fn an_include_that_closes_a_cycle_is_told_with_the_chain() {
     let site = Site::new(&[
         ("site.yaml", "- hosts: all\n  resources:\n  - include: x/a.yaml\n"),
