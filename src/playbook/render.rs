@@ -230,6 +230,26 @@ impl Renderer<'_> {
     }
 
     fn item(&self, entry: &Entry, scope: &Arc<Scope>) -> Result<Item, Fail> {
+        let item = self.read(entry, scope);
+        // An error says what the value is, and its place may be where that is written. What has no expression is no
+        // secret, and was checked when it was loaded.
+        let open = |node: &Node| {
+            let flag = template::render(node, scope).ok().flatten();
+            flag.is_some_and(|n| n.is_null() || spec::truth("no_log", &n).is_ok_and(|hidden| !hidden))
+        };
+        match (item, &entry.no_log) {
+            (Err(Fail::Error(_)), Some(no_log)) if !entry.fixed && !open(no_log) => Err(Fail::error(
+                Error::playbook(
+                    &entry.place,
+                    "a value of this resource can't be used, and the reason is hidden by no_log",
+                )
+                .hint("take `no_log` away where its values may be seen, and run `netplay validate`"),
+            )),
+            (item, _) => item,
+        }
+    }
+
+    fn read(&self, entry: &Entry, scope: &Arc<Scope>) -> Result<Item, Fail> {
         if let Some(item) = entry.shared.get() {
             return Ok(item.clone());
         }

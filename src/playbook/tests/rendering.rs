@@ -34,6 +34,21 @@ fn a_variable_sees_the_names_of_where_it_is_used() {
 }
 
 #[test]
+fn an_error_of_a_hidden_resource_hides_its_value() {
+    let told = |no_log: &str| {
+        let text = format!(
+            "- hosts: all\n  vars: {{password: SECRET}}\n  resources:\n  - show: {{id: x, src: '{{{{ password }}}}'}}\n    no_log: {no_log}\n"
+        );
+        Site::new(&[("site.yaml", &text)]).render("n1", &[], &Tags::default(), None).unwrap_err()
+    };
+    for no_log in ["true", "'{{ password is defined }}'"] {
+        let told = told(no_log);
+        assert!(told.contains("hidden by no_log\n  --> site.yaml:4:") && !told.contains("SECRET"), "{told}");
+    }
+    assert!(told("false").contains("SECRET"));
+}
+
+#[test]
 fn loops_are_written_out() {
     let site = Site::new(&[(
         "site.yaml",
