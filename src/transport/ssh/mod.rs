@@ -131,10 +131,13 @@ impl Ssh {
         link.session.method_pref(MethodType::Kex, KEX).map_err(broken)?;
         let known = self.known_hosts.find(target)?;
         link.session.method_pref(MethodType::HostKey, &known_hosts::algorithms(&known)).map_err(broken)?;
-        let _watch = Watch::over(&link.socket, &until);
+        let watch = Watch::over(&link.socket, &until);
         if let Err(stop) = link.drive(&until, ssh2::Session::handshake) {
             return Err(handshake_failure(&link, stop, &until, start.elapsed()));
         }
+        drop(watch);
+        // Who waits for a password to be tried on another host has longer than the time of one login.
+        let _watch = Watch::over(&link.socket, deadline);
         let key = link.session.host_key().map(|(key, _)| key.to_vec());
         let key = key.ok_or_else(|| Failure::new(FailureKind::Handshake, "the host showed no host key"))?;
         self.known_hosts.check(target, &key, &known)?;
