@@ -69,6 +69,11 @@ impl Script {
     }
 }
 
+/// The shell function `led PATH`: whether a link may be followed, and if not, why. It may not be one that somebody put
+/// into a folder like /tmp to have us write elsewhere; the kernel's own protection against that
+/// (fs.protected_symlinks) ends where `readlink` begins.
+pub const LED: &str = include_str!("led.sh");
+
 /// One word of shell text that means just this string. A NUL can't be in a shell's word: it is left out, and keys
 /// refuse it long before.
 pub fn quote(text: &str) -> String {

@@ -32,8 +32,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     finished.again = again(&finished, argv);
     let code = finished.exit_code;
     reporters.event(&Event::RunFinished(Box::new(finished)));
-    reporters.finish()?;
-    Ok(code)
+    Ok(super::close(reporters, code, hosts))
 }
 
 /// The command line that does the hosts again that aren't done.

@@ -16,7 +16,7 @@ use crate::engine::host::{Limits, Shared};
 use crate::error::{Error, Errors};
 use crate::inventory::{HostId, Inventory, Options, Warning, argument};
 use crate::playbook::{Context, Extra, Variables};
-use crate::report;
+use crate::report::{self, Reporters};
 use crate::transport::{self, Carriers, Defaults, Gate, Password, Secret, Target};
 use crate::yaml::Node;
 use std::path::Path;
@@ -87,6 +87,18 @@ fn prompt(text: &str) -> Result<String, Errors> {
             .hint("without a terminal, set ansible_password or ansible_become_password in the inventory")
             .into()
     })
+}
+
+/// Ends the outputs of a run. One that couldn't be written is a failure of the run, not an error before it: hosts may
+/// have been changed.
+fn close(reporters: Reporters, code: u8, args: &Hosts) -> u8 {
+    match reporters.finish() {
+        Ok(()) => code,
+        Err(errors) => {
+            report::errors(&errors, args.color());
+            if code == 0 { 2 } else { code }
+        }
+    }
 }
 
 /// How a host is reached.

@@ -87,6 +87,5 @@ pub(super) fn ask(
     let finished = survey(&shared, reach.forks.into(), &places, name, visit, &mut sink);
     let code = finished.exit_code;
     sink(Event::RunFinished(Box::new(finished)));
-    reporters.finish()?;
-    Ok(code)
+    Ok(super::close(reporters, code, hosts))
 }

@@ -5,7 +5,7 @@
 
 use crate::plan::{Owed, Piece, Work};
 use crate::resource::{Fragment, Put, Step};
-use crate::shell::{Script, print_bytes, quote};
+use crate::shell::{LED, Script, print_bytes, quote};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -95,10 +95,13 @@ impl Batch<'_> {
         out.push_str(PROLOGUE);
         let _ = writeln!(out, "N={} RUN={} L={} R={}", self.nonce, quote(self.run), quote(state), quote(run));
         let steps = self.change.is_some() || self.fragments.iter().any(|f| f.user.is_some());
+        if self.change.is_some() {
+            out.push_str(LED);
+        }
         for (name, text) in &*FUNCTIONS {
             let needed = match *name {
                 "step" | "run" | "ready" | "frame" => steps,
-                "put" | "led" | "lock" | "count" | "changed" => self.change.is_some(),
+                "put" | "lock" | "count" | "changed" => self.change.is_some(),
                 "calm" => self.calm,
                 "state" => self.state,
                 _ => true,

@@ -58,20 +58,6 @@ frame() {
   printf '\n%s %s %s %s\n%s\n' "$N" "$1" "$r" "${#o}" "$o" >&3 || exit 74
 }
 
-# Whether a link may be followed: not one that somebody put into a folder like /tmp to have us write elsewhere. The
-# kernel's own protection against that (fs.protected_symlinks) ends where readlink begins.
-#   led PATH
-led() {
-  l=$1 i=0
-  while [ -L "$l" ] && [ $((i += 1)) -le 40 ]; do
-    if [ -k "${l%/*}/" ]; then
-      u=$(stat -c %u -- "$l"); case $u in 0|"$(id -u)"|"$(stat -L -c %u -- "${l%/*}/")") ;;
-        *) echo "$l is a link that the user $u made in a folder that everybody may write to; it isn't followed"; return 1 ;; esac
-    fi
-    n=$(readlink -- "$l"); case $n in /*) l=$n ;; *) l=${l%/*}/$n ;; esac
-  done
-}
-
 # A file replaced in one go: a dot file made by us alone in the target's folder, its length checked, that file alone
 # synced (a bare sync waits for every dead NFS mount), owner, mode and SELinux context set, renamed.
 #   put INDEX ALL ANY SECONDS PATH MODE OWNER BYTES PLACE BACKUP VALIDATE BODY

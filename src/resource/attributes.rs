@@ -3,7 +3,7 @@
 use super::probes::whole::Attributes;
 use super::{Change, Spec, Step, spec};
 use crate::error::Error;
-use crate::shell::Script;
+use crate::shell::{LED, Script};
 
 /// What is wanted; what isn't given stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,17 +72,21 @@ impl Wanted {
     pub(super) fn steps(&self, path: &str, link: bool, now: &Attributes) -> Vec<Step> {
         let owner = self.owner.as_deref().filter(|_| self.owner_differs(Some(now)));
         let group = self.group.as_deref().filter(|_| self.group_differs(Some(now)));
+        // The file of a link is only reached by one that may be followed.
+        let script = || {
+            let script = Script::new().set("f", path);
+            if link { script.line(LED).line("led \"$f\" || exit 1") } else { script }
+        };
         let chown = if link { r#"chown -- "$o" "$f""# } else { r#"chown -h -- "$o" "$f""# };
         let mut steps = Vec::new();
         if let Some(owner) = pair(owner, group) {
-            let script = Script::new().set("f", path).set("o", &owner).line(chown).line(WHY);
-            steps.push(Step::Run(script));
+            steps.push(Step::Run(script().set("o", &owner).line(chown).line(WHY)));
         }
         let mode = self.mode.unwrap_or(now.mode);
         if self.mode_differs(Some(now)) || (!steps.is_empty() && mode & 0o6000 != 0) {
             // GNU chmod leaves setuid and setgid of a folder alone unless it is given five digits.
             let mode = format!("{mode:05o}");
-            steps.push(Step::Run(Script::new().set("f", path).set("m", &mode).line(r#"chmod -- "$m" "$f""#).line(WHY)));
+            steps.push(Step::Run(script().set("m", &mode).line(r#"chmod -- "$m" "$f""#).line(WHY)));
         }
         steps
     }

@@ -49,3 +49,13 @@ fn a_limit_that_leaves_a_play_without_hosts_is_told() {
     assert!(err.starts_with(told), "{err}");
     assert_eq!(limited("all").2, "");
 }
+
+#[test]
+fn an_output_that_can_not_be_written_fails_the_run() {
+    let site = site();
+    let full = ["apply", "--check", "-i", "hosts.yaml", "site.yaml", "--output", "ndjson=/dev/full"];
+    let (code, _, err) = netplay(site.path(), &full);
+    // Not 1, which says that nothing was touched.
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("the output to /dev/full is incomplete"), "{err}");
+}
