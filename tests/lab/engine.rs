@@ -91,7 +91,7 @@ fn two_runs_at_once_do_nothing_twice() {
         runs.map(|(child, _folder)| Told::from(crate::harness::Run::from(child.wait_with_output().unwrap()).exits(0)));
     assert_eq!(host.sh("cat /srv/ran /srv/handled"), "ran\nhandled\n", "{told:#?}");
     let waited: Vec<_> = told.iter().filter(|told| told.warnings().contains("it had to wait for run ")).collect();
-    assert!(!waited.is_empty(), "{told:#?}");
+    assert_eq!(waited.len(), 2, "{told:#?}");
     assert!(waited[0].warnings().contains(" of root@"), "{}", waited[0].warnings());
     assert_eq!(told.iter().map(|told| told.count("changed")).sum::<usize>(), 3, "{told:#?}");
     assert_eq!(Told::by(&apply(&hosts, &slow, &[]), 0).count("changed"), 0);
