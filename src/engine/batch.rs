@@ -103,6 +103,7 @@ impl Batch<'_> {
                 "step" | "run" | "ready" | "frame" => steps,
                 "put" | "lock" | "count" | "changed" => self.change.is_some(),
                 "calm" => self.calm,
+                "queue" => self.calm || self.change.is_some(),
                 "state" => self.state,
                 _ => true,
             };
