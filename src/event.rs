@@ -1,5 +1,5 @@
 //! What happens in a run, as values. The owner loop of the engine sends them to the reporters in one order; nothing
-//! else prints. `ndjson` writes the kinds of SPEC: `resource`, `host`, `finding`, `run_finished`.
+//! else prints. `ndjson` writes of them, among others, `resource`, `host`, `finding`, `run_finished`.
 
 pub use crate::resource::{Change, Effect, FileDiff};
 use std::collections::BTreeMap;

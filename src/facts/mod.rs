@@ -1,6 +1,6 @@
 //! What a host is: asked in one execution, and given to templates as `facts`.
 //!
-//! The shape is the one that SPEC's section on facts lists. Units are in the names. What isn't there is null; what
+//! The shape is part of the language: docs/playbook.md lists it. Units are in the names. What isn't there is null; what
 //! couldn't be found out is null too, with a warning that says why.
 
 mod host;
