@@ -212,6 +212,8 @@ struct Applied {
     /// Whether an action says that it changed something.
     changed: bool,
     unknown: Option<String>,
+    /// Why one of its steps failed.
+    failed: Option<Trouble>,
 }
 
 impl Plan {

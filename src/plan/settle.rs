@@ -80,16 +80,13 @@ impl Plan {
             }
         };
         let mut outputs = Vec::new();
-        let mut unknown = None;
+        let (mut unknown, mut failed) = (None, None);
         for piece in pieces {
             match ran.get(&piece.id) {
                 Some(Ran::Yes(output)) if output.code == 0 => outputs.push(output.clone()),
                 Some(Ran::Yes(output)) => {
-                    let trouble = step_trouble(output, piece.seconds);
-                    if i >= n {
-                        self.because_of_segment(i - n, segment);
-                    }
-                    return self.fail_with(i, "step", trouble, before);
+                    failed = Some(step_trouble(output, piece.seconds));
+                    break;
                 }
                 Some(Ran::Skipped) if outputs.is_empty() => return self.skipped(i, piece, segment, ran, before),
                 Some(Ran::Skipped) => unknown = Some("one of its steps did not run".to_owned()),
@@ -99,6 +96,13 @@ impl Plan {
             if unknown.is_some() {
                 break;
             }
+        }
+        if failed.is_some() {
+            if i >= n {
+                self.because_of_segment(i - n, segment);
+            }
+            self.slots[i].now = Now::Applied(Box::new(Applied { before, changed: false, unknown: None, failed }));
+            return;
         }
         let mut changed = true;
         if self.item(i).resource.action() && unknown.is_none() {
@@ -112,7 +116,7 @@ impl Plan {
                 self.called[h].insert(i);
             }
         }
-        self.slots[i].now = Now::Applied(Box::new(Applied { before, changed, unknown }));
+        self.slots[i].now = Now::Applied(Box::new(Applied { before, changed, unknown, failed }));
     }
 
     pub(super) fn because_of_segment(&mut self, h: usize, segment: &Segment) {
@@ -167,7 +171,15 @@ impl Plan {
 
     /// Judges what was applied by the probe that followed.
     pub(super) fn verify(&mut self, i: usize, applied: Applied, reading: Result<Reading<Assessment>, Trouble>) {
-        let Applied { before, changed, unknown } = applied;
+        let Applied { before, changed, unknown, failed } = applied;
+        if let Some(trouble) = failed {
+            // It may have got half-way: what is left is what the probe says.
+            let changes = match reading {
+                Ok(Reading::State(after)) => after.remaining,
+                Ok(Reading::NotYet(_)) | Err(_) => before.changes,
+            };
+            return self.fail_with(i, "step", trouble, Assessment { changes, ..before });
+        }
         let after = match reading {
             Ok(Reading::State(after)) => after,
             Ok(Reading::NotYet(why)) | Err(why) => {
@@ -183,7 +195,7 @@ impl Plan {
             if action || !after.remaining.is_empty() {
                 let seen = if action { "whether it ran can't be told".to_owned() } else { differs(&after.remaining) };
                 let trouble = Trouble::new(format!("{why}: {seen}")).hint("run it again");
-                return self.fail_with(i, "unknown", trouble, before);
+                return self.fail_with(i, "unknown", trouble, Assessment { changes: after.remaining, ..before });
             }
             warnings.push(format!("{why}, but it is as wanted now"));
         }
@@ -231,12 +243,15 @@ impl Plan {
         for i in 0..self.play.resources.len() + self.play.handlers.len() {
             match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
                 Now::Applied(applied) => {
+                    let Applied { before, unknown, failed, .. } = *applied;
                     // Why is told once, of the host.
-                    let message = match applied.unknown {
-                        None => "its steps ran, and what came of them could not be seen",
-                        Some(_) => "whether it was done isn't known",
+                    let open = |message: &str| ("unknown", Trouble::new(message).hint("run it again"));
+                    let (kind, trouble) = match (failed, unknown) {
+                        (Some(trouble), _) => ("step", trouble),
+                        (None, None) => open("its steps ran, and what came of them could not be seen"),
+                        (None, Some(_)) => open("whether it was done isn't known"),
                     };
-                    self.fail_with(i, "unknown", Trouble::new(message).hint("run it again"), applied.before);
+                    self.fail_with(i, kind, trouble, before);
                 }
                 done @ Now::Finished { .. } => self.slots[i].now = done,
                 _ if self.is_handler(i) && self.called[i - self.play.resources.len()].is_empty() => {}

@@ -317,6 +317,29 @@ fn a_failure_skips_what_depends_on_it_and_nothing_else() {
 }
 
 #[test]
+fn what_a_failed_step_got_done_is_not_told_as_still_to_change() {
+    for (half, left) in [("half", "half"), ("down", "down"), ("up", "")] {
+        let mut host = Host::new(&[("a", "down"), ("b", "down")]);
+        host.broken = vec!["a"];
+        host.half_way = true;
+        host.becomes.insert("a", ("a", half));
+        let mut plan = plan(vec![Fake::new("a"), Fake::new("b").after("a")], vec![], Policy::default());
+        plan.absorb(&Who::Login, &host.answers(plan.questions(&Who::Login)));
+        let Next::Segment(segment) = plan.advance() else { panic!("nothing to do") };
+        plan.settle(&segment, &host.run(&segment));
+        plan.absorb(&Who::Login, &host.answers(plan.questions(&Who::Login)));
+        assert!(matches!(plan.advance(), Next::Done));
+        let outcomes = plan.outcomes();
+        let a = outcomes.iter().find(|o| o.position == 0).unwrap();
+        assert_eq!((a.status, a.error.as_ref().unwrap().kind), (Status::Failed, "step"));
+        let from: Vec<&str> = a.changes.iter().filter_map(|c| c.from.as_str()).collect();
+        assert_eq!(from.concat(), left);
+        let b = outcomes.iter().find(|o| o.position == 1).unwrap();
+        assert_eq!((b.status, b.because.as_deref()), (Status::Skipped, Some("fake:a failed")));
+    }
+}
+
+#[test]
 fn ignored_and_stopping_failures() {
     let mut host = Host::new(&[("a", "down"), ("b", "down")]);
     host.broken = vec!["a"];
