@@ -74,6 +74,17 @@ impl Script {
 /// (fs.protected_symlinks) ends where `readlink` begins.
 pub const LED: &str = include_str!("led.sh");
 
+/// Two shell functions for a new file `$t` that takes the place of `$p`; on a failure they call `no MESSAGE`, which must
+/// not return. `NL` is a newline.
+///
+/// `keep MODE` gives the file that is open as descriptor 8 the ACL and the extended attributes of `$p`. They go by way of
+/// an empty file that gets the mode first, so that nobody may read more meanwhile than in the end, and by descriptors,
+/// as whoever owns the folder can give names to something else. Without coreutils' `cp` they aren't kept.
+///
+/// `place replace` renames it, with the SELinux context of what was there; `place in-place` writes a mount point, which
+/// can't be replaced, and puts back what was there if that fails.
+pub const REPLACE: &str = include_str!("replace.sh");
+
 /// One word of shell text that means just this string. A NUL can't be in a shell's word: it is left out, and keys
 /// refuse it long before.
 pub fn quote(text: &str) -> String {

@@ -5,7 +5,7 @@
 
 use crate::plan::{Owed, Piece, Work};
 use crate::resource::{Fragment, Put, Step};
-use crate::shell::{LED, Script, print_bytes, quote};
+use crate::shell::{LED, REPLACE, Script, print_bytes, quote};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -97,6 +97,7 @@ impl Batch<'_> {
         let steps = self.change.is_some() || self.fragments.iter().any(|f| f.user.is_some());
         if self.change.is_some() {
             out.push_str(LED);
+            out.push_str(REPLACE);
         }
         for (name, text) in &*FUNCTIONS {
             let needed = match *name {

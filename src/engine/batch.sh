@@ -59,12 +59,12 @@ frame() {
 }
 
 # A file replaced in one go: a dot file made by us alone in the target's folder, its length checked, that file alone
-# synced (a bare sync waits for every dead NFS mount), owner, mode and SELinux context set, renamed.
+# synced (a bare sync waits for every dead NFS mount), owner, mode, ACL, attributes and SELinux context set, renamed.
 #   put INDEX ALL ANY SECONDS PATH MODE OWNER BYTES PLACE BACKUP VALIDATE BODY
 put() {
   ready "$1" "$2" "$3" || return 0
   o=$( { ( set -C; umask 077
-      p=$5 x= t=
+      p=$5 t=
       no() { [ -z "$t" ] || rm -f -- "$t" "$t.old"; printf '%s\n' "$1"; exit 1; }
       led "$p" || exit 1
       if [ -L "$p" ]; then q=$(readlink -f -- "$p") && [ -n "$q" ] || no "the link $p leads to a folder that isn't there"; p=$q; fi
@@ -78,10 +78,12 @@ put() {
       w=$( exec 2>&1; exec 8>"$t" || exit 1
         e=$( "${12}" 2>/dev/null | dd bs=65536 conv=fsync 2>&1 >&8 ) && [ "$(wc -c </proc/self/fd/8)" -eq "$8" ] || { echo "$e"; exit 1; }
         { [ -z "$7" ] || chown -- "$7" /proc/self/fd/8; } && chmod -- "$6" /proc/self/fd/8 || exit 3
-      ) || {
-        [ $? -ne 3 ] || { printf '%s\n' "$w"; no "its owner or permissions could not be set"; }
-        w=${w%%"$NL"*}; no "not all of it could be written to $d: ${w##*: }"
-      }
+        [ "$9" = in-place ] || [ ! -f "$p" ] || keep "$6" || exit 4
+      ) || case $? in
+        3) printf '%s\n' "$w"; no "its owner or permissions could not be set" ;;
+        4) w=${w%%"$NL"*}; no "its ACL or extended attributes could not be kept: ${w##*: }" ;;
+        *) w=${w%%"$NL"*}; no "not all of it could be written to $d: ${w##*: }" ;;
+      esac
       if [ -n "${11}" ]; then
         file=$t; export file
         run "$4" "${11}" || no "the new file was refused by its validate command (exit code $?); nothing was replaced"
@@ -92,20 +94,8 @@ put() {
           { rm -f -- "$b" 2>/dev/null; no "it could not be backed up to $L/backup, and nothing was replaced: ${w##*: }"; }
         ( set -- "$L/backup/${10}~"*; while [ $# -gt 5 ]; do rm -f -- "$1"; shift; done )
       fi
-      if [ "$9" = in-place ]; then
-        ( set -C; cat -- "$p" >"$t.old" ) || no "what is there could not be kept meanwhile"
-        w=$(dd if="$t" of="$p" bs=65536 conv=fsync 2>&1) || {
-          w=${w%%"$NL"*} b='could not be put back'; cat -- "$t.old" >|"$p" && b='is back'
-          no "it could not be written in place, and what was there $b: ${w##*: }"
-        }
-        rm -f -- "$t" "$t.old"
-        { [ -z "$7" ] || chown -- "$7" "$p"; } && chmod -- "$6" "$p"; exit
-      fi
-      if [ -e /sys/fs/selinux/enforce ]; then
-        if [ -e "$p" ]; then w=$(chcon --reference="$p" -- "$t" 2>&1) || no "its SELinux context could not be kept: ${w##*: }"; else x=new; fi
-      fi
-      w=$(mv -f -- "$t" "$p" 2>&1) || no "the new file can't take the place of $p, and lsattr shows whether that is immutable: ${w##*: }"
-      [ "$x" != new ] || ! command -v restorecon >/dev/null || restorecon -- "$p"
+      place "$9"
+      [ "$9" != in-place ] || { { [ -z "$7" ] || chown -- "$7" "$p"; } && chmod -- "$6" "$p"; }
     ) 2>&1 3>&- 9>&-; printf '\n%s %s\n.\n' "$N" "$?"; } </dev/null | sed "/^$N /q" | tail -c 65536 )
   frame "$1"
 }

@@ -5,7 +5,7 @@
 //! then. Doing it again changes nothing.
 
 use super::{FileDiff, Step};
-use crate::shell::Script;
+use crate::shell::{LED, REPLACE, Script};
 
 /// What is to become of some lines of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Edit {
     }
 
     /// The step that does it: into a dot file beside it that is then renamed, so that a reader sees the old or the new
-    /// file and never half of it. Links stay and their target is written; owner, mode and context are kept; a mount
-    /// point is written in place, as it can't be replaced.
+    /// file and never half of it. Links stay and their target is written; owner, mode, ACL, extended attributes and
+    /// context are kept; a mount point is written in place, as it can't be replaced.
     pub fn step(&self) -> Step {
         Step::Run(self.after(Script::new(), ""))
     }
@@ -79,7 +79,8 @@ impl Edit {
             header.push('\n');
         }
         let script = script.set("p", &self.path).set("header", &header).args(lines);
-        if between.is_empty() { script.line(EDIT) } else { script.line(between).line(EDIT) }
+        let script = if between.is_empty() { script } else { script.line(between) };
+        script.line(LED).line(REPLACE).line(EDIT)
     }
 
     /// What it makes of the file, if nothing else writes it.
@@ -114,14 +115,19 @@ impl Edit {
 
 /// `$p`: the file; `$header`: lines of a new one; arguments: triples of what, the old and the new line. The bytes
 /// written are counted, as not every shell's `printf` tells that the disk is full. What a tool says of the file beside it is
-/// told of the file itself: a process's number in it would keep hosts that say the same from being told together.
-const EDIT: &str = r#"asked=$p
-[ ! -L "$p" ] || { p=$(readlink -f -- "$p") && [ -n "$p" ]; } || { echo "$asked is a link that leads nowhere" >&2; exit 1; }
-d=${p%/*} b=${p##*/} n=0 seen=' '
-[ -d "$d/" ] || { echo "$asked can't be written: there is no folder $d" >&2; exit 1; }
-[ ! -d "$p" ] || { echo "$asked is a folder" >&2; exit 1; }
-t=$d/.$b.netplay-$$
-rm -f -- "$d/.$b.netplay-"* 2>/dev/null
+/// told of the file itself: a process's number in it would keep hosts that say the same from being told together. That
+/// file is made by us alone and then known by its descriptor, as others may write to the folder.
+const EDIT: &str = r#"asked=$p t= NL='
+'
+no() { [ -z "$t" ] || rm -f -- "$t" "$t.old"; printf '%s\n' "$1" >&2; exit 1; }
+led "$p" >&2 || exit 1
+[ ! -L "$p" ] || { p=$(readlink -f -- "$p") && [ -n "$p" ]; } || no "$asked is a link that leads nowhere"
+d=${p%/*} n=0 seen=' ' how=replace
+[ -d "$d/" ] || no "$asked can't be written: there is no folder $d"
+[ ! -d "$p" ] || no "$asked is a folder"
+grep -qsF -- " $p " /proc/self/mountinfo && how=in-place
+rm -f -- "$d/.netplay-"* 2>/dev/null
+t=$d/.netplay-$$
 put() { printf '%s\n' "$1" && n=$((n + ${#1} + 1)); }
 line() {
   l=$1 new=$1 gone= i=0; shift
@@ -148,28 +154,35 @@ all() {
     case $seen in
       *" $i "*) ;;
       *) case $1 in
-        r) echo "$asked was changed by something else meanwhile: it has no line $2 any more" >&2; return 2 ;;
+        r) echo "$asked was changed by something else meanwhile: it has no line $2 any more" >&2; return 12 ;;
         a) put "$3" || return 1 ;;
       esac ;;
     esac
     shift 3
   done
 }
-undo() { rm -f -- "$t" 2>/dev/null; exit 1; }
-no() { w=${w%%'
-'*}; echo "$asked can't be written: ${w##*: }" >&2; undo; }
-w=$( { if [ -e "$p" ]; then cp -p -- "$p" "$t"; else ( set -C; umask 077; : >"$t" ) && chmod 0644 -- "$t"; fi; } 2>&1 ) || no
-all "$@" >"$t"; r=$?
-[ $r -ne 2 ] || undo
-[ $r -eq 0 ] && [ "$(wc -c <"$t")" -eq $n ] || { echo "not all of $asked could be written: is the disk full?" >&2; undo; }
-dd if=/dev/null of="$t" conv=notrunc,fsync 2>/dev/null
-if [ -e "$p" ] && [ -e /sys/fs/selinux/enforce ]; then w=$(chcon --reference="$p" -- "$t" 2>&1) || no; fi
-w=$( { if grep -qsF -- " $p " /proc/self/mountinfo; then cat -- "$t" >"$p" && rm -f -- "$t"; else mv -f -- "$t" "$p"; fi; } 2>&1 ) || no"#;
+attributes() {
+  if [ "$how" = in-place ]; then return; fi
+  [ -f "$p" ] || { chmod 0644 /proc/self/fd/8; return; }
+  m=$(stat -c '%u:%g %a' -- "$p") && chown -- "${m% *}" /proc/self/fd/8 && chmod -- "${m#* }" /proc/self/fd/8 && keep "${m#* }"
+}
+w=$( exec 2>&1; set -C; umask 077; exec 8>"$t" || exit 1
+  all "$@" >&8; r=$?
+  [ $r -ne 12 ] || exit 12
+  [ $r -eq 0 ] && [ "$(wc -c </proc/self/fd/8)" -eq $n ] && dd if=/dev/null of=/proc/self/fd/8 conv=notrunc,fsync 2>/dev/null || exit 13
+  attributes || exit 14
+) || case $? in
+  12) no "$w" ;;
+  13) no "not all of $asked could be written: is the disk full?" ;;
+  14) w=${w%%"$NL"*}; no "the owner, permissions or attributes of $asked could not be kept: ${w##*: }" ;;
+  *) w=${w%%"$NL"*}; no "$asked can't be written: ${w##*: }" ;;
+esac
+place "$how""#;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::trial::Shell;
+    use crate::resource::trial::{Shell, mark, marked};
     use proptest::prelude::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -244,19 +257,98 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
+    fn script(edit: &Edit) -> String {
+        let Step::Run(script) = edit.step() else { unreachable!() };
+        script.as_str().to_owned()
+    }
+
+    fn told(output: &crate::resource::Output) -> String {
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    #[test]
+    fn who_may_write_to_the_folder_gains_nothing_by_links_and_swaps() {
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            let victim = format!("{}/victim", dir.path().display());
+            let aim = |tool: &str| format!("{tool}; ln -sf victim \"$t\"; }}\n");
+            let edit = Edit::of(&path).append("B=2");
+            for hook in [
+                // In the way before the file is made,
+                "readlink() { :; }; rm() { command rm \"$@\"; ln -s victim \"$d/.netplay-$$\"; }\n".to_owned(),
+                // and in its place when it has been written.
+                aim("wc() { command wc \"$@\"; mv \"$t\" \"$d/stolen\""),
+            ] {
+                fs::write(&path, "A=1\n").unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+                fs::write(&victim, "old").unwrap();
+                fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+                shell.run(&format!("{hook}{}", script(&edit)));
+                assert_eq!(fs::read_to_string(&victim).unwrap(), "old", "{shell:?} {hook}");
+                assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o7777, 0o600, "{shell:?} {hook}");
+                fs::remove_file(&path).unwrap();
+            }
+            assert_eq!(fs::read_to_string(format!("{}/stolen", dir.path().display())).unwrap(), "A=1\nB=2\n");
+        }
+    }
+
+    #[test]
+    fn a_link_that_another_user_put_into_a_common_folder_is_not_followed() {
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+            fs::write(format!("{path}.victim"), "old").unwrap();
+            symlink("ifcfg-eth0.victim", &path).unwrap();
+            let theirs = "stat() { case $1 in -L) echo 77770 ;; *) echo 77771 ;; esac; }\n";
+            let said = shell.run(&format!("{theirs}{}", script(&Edit::of(&path).append("A=1"))));
+            assert_eq!(said.code, 1, "{shell:?}");
+            assert!(told(&said).contains("that the user 77771 made"), "{}", told(&said));
+            assert_eq!(fs::read_to_string(&path).unwrap(), "old", "{shell:?}");
+        }
+    }
+
+    #[test]
+    fn acl_and_attributes_are_kept() {
+        // busybox' cp can't copy them.
+        for shell in [Shell::Dash, Shell::Bash] {
+            let (dir, path) = folder();
+            fs::write(&path, "A=1\n").unwrap();
+            mark(&path);
+            shell.steps(&[Edit::of(&path).append("B=2").step()]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\nB=2\n");
+            assert!(marked(&path), "{shell:?}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_mounted_file_that_can_not_be_written_is_put_back() {
+        for shell in Shell::ALL {
+            let (dir, path) = folder();
+            fs::write(&path, "A=1\n").unwrap();
+            let mounted = "grep() { case $* in *mountinfo*) return 0 ;; *) command grep \"$@\" ;; esac; }\n";
+            let edit = script(&Edit::of(&path).append("B=2"));
+            let full = "dd() { case $* in *of=/proc/*) command dd \"$@\" ;; *) printf half >|\"$p\"; echo dd: no space; return 1 ;; esac; }\n";
+            let said = shell.run(&format!("{mounted}{full}{edit}"));
+            assert_eq!(said.code, 1, "{shell:?}");
+            assert_eq!(told(&said), "it could not be written in place, and what was there is back: no space\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\n", "{shell:?}");
+            assert_eq!(shell.run(&format!("{mounted}{edit}")).code, 0, "{shell:?}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\nB=2\n", "{shell:?}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{shell:?}");
+        }
+    }
+
     #[test]
     fn a_full_disk_leaves_the_old_file() {
-        let script = |edit: &Edit| match edit.step() {
-            Step::Run(script) => script.as_str().to_owned(),
-            Step::Put(_) => unreachable!(),
-        };
         for shell in Shell::ALL {
             let (dir, path) = folder();
             fs::write(&path, "A=1\n").unwrap();
             // The file size limit, which is that of the new file, as a full disk would be.
             let big = Edit::of(&path).append("B".repeat(100_000));
             let said = shell.run(&format!("ulimit -f 8; trap '' XFSZ\n{}", script(&big)));
-            assert_ne!(said.code, 0, "{shell:?}");
+            assert_eq!(said.code, 1, "{shell:?}");
+            assert_eq!(told(&said), format!("not all of {path} could be written: is the disk full?\n"), "{shell:?}");
             assert_eq!(fs::read_to_string(&path).unwrap(), "A=1\n", "{shell:?}");
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{shell:?}");
         }

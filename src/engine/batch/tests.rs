@@ -380,6 +380,32 @@ fn links_that_others_put_into_a_common_folder_are_not_followed() {
 }
 
 #[test]
+fn acl_and_attributes_of_a_replaced_file_are_kept() {
+    use crate::resource::trial::{mark, marked};
+    use std::os::unix::fs::PermissionsExt as _;
+    for shell in shells() {
+        let host = Host::new();
+        for name in ["f", "tight"] {
+            std::fs::write(host.path(name), "old").unwrap();
+            mark(&host.path(name));
+        }
+        let pieces = [
+            piece(1, &[], &[], Step::Put(put(host.path("f"), b"new"))),
+            piece(2, &[], &[], Step::Put(Put { mode: 0o600, ..put(host.path("tight"), b"new") })),
+            piece(3, &[], &[], Step::Put(put(host.path("none"), b"new"))),
+        ];
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(codes(&reader), [(1, "0".into()), (2, "0".into()), (3, "0".into())], "{}", out(&reader, 1));
+        assert_eq!(std::fs::read(host.path("f")).unwrap(), b"new");
+        assert!(marked(&host.path("f")), "{shell:?}");
+        // The mode that is asked for bounds what the ACL gives.
+        let mode = std::fs::metadata(host.path("tight")).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode, marked(&host.path("none"))), (0o600, false), "{shell:?}");
+        assert_eq!(std::fs::read_dir(host.folder.path()).unwrap().count(), 3, "{shell:?}");
+    }
+}
+
+#[test]
 fn the_last_five_versions_are_kept_elsewhere() {
     for shell in shells() {
         let host = Host::new();
