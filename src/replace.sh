@@ -6,9 +6,10 @@ keep() {
 }
 place() {
   if [ "$1" = in-place ]; then
+    w=$( { : >>"$p"; } 2>&1 ) || no "$p is a mount point and can't be written in place: ${w##*: }"
     ( set -C; umask 077; cat -- "$p" >"$t.old" ) || no "what is there could not be kept meanwhile"
     w=$(dd if="$t" of="$p" bs=65536 conv=fsync 2>&1) || {
-      w=${w%%"$NL"*} b='could not be put back'; cat -- "$t.old" >|"$p" && b='is back'
+      w=${w%%"$NL"*} b='could not be put back'; { cat -- "$t.old" >|"$p"; } 2>/dev/null && b='is back'
       no "it could not be written in place, and what was there $b: ${w##*: }"
     }
     rm -f -- "$t" "$t.old"

@@ -100,14 +100,14 @@ put() {
   frame "$1"
 }
 
-# Waits for the lock on descriptor 9 and tells for whom: who took it just now writes its name a moment later.
+# Waits for the lock on descriptor 9 and tells each second for whom, so that nobody who has gone away is waited for: who
+# took it just now writes its name a moment later.
 #   queue SECONDS
 queue() {
-  flock -n 9 && return
-  sleep 1; h=; IFS= read -r h <"$R/holder" 2>/dev/null; printf '\n%s waiting %s\n' "$N" "$h" >&3
-  w=$1; until flock -n 9; do [ $((w -= 1)) -gt 0 ] || { printf '\n%s locked %s\n' "$N" "$h" >&3; exit 75; }; sleep 1; done
-  # Nobody may be there any more for whom the steps would be run.
-  printf '\n%s waiting %s\n' "$N" "$h" >&3 || exit 74
+  sleep 1; h=; IFS= read -r h <"$R/holder" 2>/dev/null
+  w=$1; while printf '\n%s waiting %s\n' "$N" "$h" >&3 || exit 74; ! flock -n 9; do
+    [ $((w -= 1)) -gt 0 ] || { printf '\n%s locked %s\n' "$N" "$h" >&3; exit 75; }; sleep 1
+  done
 }
 
 # Takes the lock that all changes on this host need, and makes sure that nothing has changed since the probe. The
@@ -117,7 +117,8 @@ queue() {
 lock() {
   command -v flock >/dev/null || { printf '\n%s noflock\n' "$N" >&3; exit 75; }
   ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>/dev/null && exec 9>>"$R/lock" || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
-  queue "$3"
+  # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
+  flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
@@ -136,7 +137,7 @@ changed() { count $((g + 2)); }
 calm() {
   [ -w "$R/lock" ] && command -v flock >/dev/null || return 0
   exec 9>>"$R/lock"
-  queue "$1"
+  flock -n 9 || queue "$1"
   exec 9>&-
 }
 

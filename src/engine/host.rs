@@ -403,7 +403,7 @@ impl Going<'_> {
         if report.ending == Ending::Moved {
             return Ok(false);
         }
-        if matches!(report.ending, Ending::Locked(_) | Ending::Unlockable(_)) {
+        if matches!(report.ending, Ending::Locked(_) | Ending::Unlockable(_) | Ending::Interrupted(_)) {
             return Err(Stop::Broken(ended(&report.ending)));
         }
         if let (Ending::Silent, None) = (&report.ending, &report.failure) {
@@ -473,6 +473,9 @@ impl Going<'_> {
             (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text });
         }
         let mut reader = Reader::new(&nonce, script);
+        if errand.segment.is_some() {
+            reader = reader.yields_to(&shared.interrupted);
+        }
         let request = sudo::request(&identity, login, &nonce);
         let Some(session) = &mut self.session else {
             return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));
@@ -645,6 +648,11 @@ fn ended(ending: &Ending) -> Problem {
             "lock",
             format!("{holder} is changing this host, and wasn't done after {LOCK_SECONDS} s"),
             Some("let it finish, then run it again"),
+        ),
+        Ending::Interrupted(holder) => (
+            FailureKind::Interrupted.name(),
+            format!("the run was interrupted while it waited for {holder}, and nothing was changed"),
+            None,
         ),
         Ending::Unlockable(why) => (
             "lock",

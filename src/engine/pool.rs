@@ -2,16 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+const WHILE: Duration = Duration::from_millis(200);
 
 /// Does `work` for each item on at most `threads` threads. Whatever it sends reaches `sink` on this thread, in the order
-/// of arrival. Work that panics is told by its index and the panic's message, and the others go on.
+/// of arrival; nothing reaches it after a while in which nothing came. Work that panics is told by its index and the
+/// panic's message, and the others go on.
 pub(super) fn each<T: Sync, E: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T, &(dyn Fn(E) + Sync)) + Sync,
     panicked: impl Fn(usize, String) -> E + Sync,
-    mut sink: impl FnMut(E),
+    mut sink: impl FnMut(Option<E>),
 ) {
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
@@ -35,8 +39,12 @@ pub(super) fn each<T: Sync, E: Send>(
             });
         }
         drop(sender);
-        for event in receiver {
-            sink(event);
+        loop {
+            match receiver.recv_timeout(WHILE) {
+                Ok(event) => sink(Some(event)),
+                Err(RecvTimeoutError::Timeout) => sink(None),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
     });
 }
@@ -60,11 +68,11 @@ mod tests {
                 assert_eq!(text, "seven");
                 1000 + at
             },
-            |i| seen.push(i),
+            |i| seen.extend(i),
         );
         seen.sort_unstable();
         let expected: Vec<usize> = (0..100).filter(|i| *i != 7).chain([1007]).collect();
         assert_eq!(seen, expected);
-        each(4, &[] as &[usize], |_, _: &(dyn Fn(()) + Sync)| {}, |_, _| (), |()| panic!("nothing to do"));
+        each(4, &[] as &[usize], |_, _: &(dyn Fn(()) + Sync)| {}, |_, _| (), |_| panic!("nothing to do"));
     }
 }

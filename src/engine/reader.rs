@@ -5,6 +5,8 @@ use crate::plan::Ran;
 use crate::resource::{Output, Trouble};
 use crate::transport::{Dialogue, Reply};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much of one frame's output is kept; a read of our own that prints more fails.
 pub const MAX_OUTPUT: usize = 1 << 20;
@@ -25,6 +27,9 @@ pub struct Reader {
     frames: BTreeMap<u32, Frame>,
     end: Ending,
     waited_for: Option<String>,
+    /// Whether it still waits and may go away, and the flag that says so.
+    yields: Option<Arc<AtomicBool>>,
+    go: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -59,6 +64,8 @@ pub enum Ending {
     Unlockable(String),
     /// The host's state isn't the one that was probed, so nothing was changed.
     Moved,
+    /// The run was interrupted while it waited for this holder of the lock, so nothing was changed.
+    Interrupted(String),
 }
 
 impl Reader {
@@ -75,7 +82,17 @@ impl Reader {
             frames: BTreeMap::new(),
             end: Ending::Silent,
             waited_for: None,
+            yields: None,
+            go: false,
         }
+    }
+
+    /// The same for a change: while it waits for the host's lock, this flag ends it, and it begins only when that isn't
+    /// set by then.
+    #[must_use]
+    pub fn yields_to(mut self, interrupted: &Arc<AtomicBool>) -> Reader {
+        self.yields = Some(interrupted.clone());
+        self
     }
 
     /// How it ended.
@@ -225,8 +242,16 @@ impl Reader {
             "locked" => over(Ending::Locked(who())),
             "noflock" => over(Ending::Unlockable("the host has no `flock` (util-linux)".to_owned())),
             "nolock" => over(Ending::Unlockable(format!("{rest} can't be written"))),
+            "waiting" | "turn" if self.yields.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
+                over(Ending::Interrupted(self.waited_for.clone().unwrap_or_else(who)))
+            }
             "waiting" => {
                 self.waited_for = Some(who());
+                self.data.clear();
+                return;
+            }
+            "turn" => {
+                self.go = true;
                 self.data.clear();
                 return;
             }
@@ -269,13 +294,18 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 impl Dialogue for Reader {
     fn begin(&mut self) -> Reply {
-        Reply::Write { bytes: self.script.take().unwrap_or_default(), end: true }
+        // Who may have to wait for the lock is told to begin later.
+        Reply::Write { bytes: self.script.take().unwrap_or_default(), end: self.yields.is_none() }
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Reply {
         self.buffer.extend_from_slice(bytes);
         while self.advance() {}
-        if self.state == State::Over { Reply::Finish } else { Reply::More }
+        match self.state {
+            State::Over => Reply::Finish,
+            _ if std::mem::take(&mut self.go) => Reply::Write { bytes: b"go\n".to_vec(), end: true },
+            _ => Reply::More,
+        }
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Reply {

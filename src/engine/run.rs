@@ -86,6 +86,7 @@ pub fn survey<T: Sync>(
         Event::Host(Box::new(host_event("", name(&hosts[at]), HostStatus::Failed, Some(bug(message)))))
     };
     pool::each(forks, hosts, work, panicked, |event| {
+        let Some(event) = event else { return ledger.notice(shared, sink) };
         if let Event::Host(event) = &event {
             ledger.close(event);
         }
@@ -106,6 +107,8 @@ struct Ledger {
     stopped: Option<String>,
     held_back: bool,
     pending: bool,
+    /// Whether an interruption was told.
+    noticed: bool,
     /// The names of each machine.
     machines: HashMap<(String, String), Vec<Arc<str>>>,
 }
@@ -189,7 +192,8 @@ impl Ledger {
         };
         let mut lost = 0;
         pool::each(options.forks, batch, visit, panicked, |told| match told {
-            Told::Event(event) => {
+            None => self.notice(shared, sink),
+            Some(Told::Event(event)) => {
                 if let Event::Resource(resource) = &event {
                     *self.resources.entry(resource.status).or_default() += 1;
                     *self.total(&resource.host).resources.entry(resource.status).or_default() += 1;
@@ -197,7 +201,7 @@ impl Ledger {
                 }
                 sink(event);
             }
-            Told::End(event, machine) => {
+            Some(Told::End(event, machine)) => {
                 if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
                     lost += 1;
                     self.lost.insert(event.host.clone());
@@ -210,6 +214,15 @@ impl Ledger {
             }
         });
         lost
+    }
+
+    /// Who interrupts is told why it goes on, lest they end what can't be ended without harm.
+    fn notice(&mut self, shared: &Shared, sink: &mut dyn FnMut(Event)) {
+        if shared.interrupted.load(Ordering::Relaxed) && !std::mem::replace(&mut self.noticed, true) {
+            let message = "interrupted: steps that run are finished, and nothing new is begun; a second Ctrl-C ends it at \
+                           once and leaves open what becomes of them";
+            sink(Event::Warning(Warning { message: message.to_owned() }));
+        }
     }
 
     fn total(&mut self, host: &Arc<str>) -> &mut HostTotal {

@@ -190,6 +190,7 @@ fn the_first_interruption_lets_steps_finish_and_the_second_does_not() {
     signal(&child, "INT");
     let told = Told::from(end(child).exits(130));
     assert_eq!(told.count("changed"), 4, "{}", told.run.stdout);
+    assert_eq!(told.run.stdout.matches("a second Ctrl-C ends it at once").count(), 1, "{}", told.run.stdout);
     assert_eq!(host.sh("cat /srv/ran /srv/handled"), "ran\nhandled\n");
     // The host that wasn't begun isn't touched, and told as left out.
     assert_eq!(told.host(other.0)["status"], "skipped");
@@ -212,6 +213,27 @@ fn the_first_interruption_lets_steps_finish_and_the_second_does_not() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     let netplay = apply(&hosts, SLOW, &["--limit", host.0]);
     mends(&netplay, host);
+}
+
+#[test]
+fn who_waits_for_the_lock_goes_away_at_the_first_interruption() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let first = apply(&hosts, &SLOW.replace("sleep 2", "sleep 6"), &[]);
+    let first = first.start();
+    wait_for(host, "/srv/begun");
+    let playbook = "- hosts: all\n  resources:\n    - copy: {dest: /srv/other, content: x}\n";
+    let waits = apply(&hosts, playbook, &[]);
+    let child = waits.start();
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&child, "INT");
+    let told = Told::from(end(child).exits(130));
+    assert_eq!(host.sh("ls /srv/ran /srv/other 2>/dev/null || true"), "", "{}", told.run.stdout);
+    let error = told.host(host.0)["error"]["message"].to_string();
+    assert!(error.contains("while it waited for run ") && error.contains("nothing was changed"), "{error}");
+    end(first).exits(0);
+    assert_eq!(host.sh("ls /srv/other 2>/dev/null || true"), "");
+    assert_eq!(Told::by(&waits, 0).count("changed"), 1);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const NONCE: &str = "0f3c9a51d2e84b67";
@@ -22,6 +24,11 @@ fn shells() -> Vec<Vec<&'static str>> {
 
 /// Feeds a script to a shell and its output to the reader in small pieces, until the reader has enough.
 fn feed(shell: &[&str], script: &str) -> Reader {
+    converse(shell, Reader::new(NONCE, script.to_owned()))
+}
+
+/// The same with what a reader says.
+fn converse(shell: &[&str], mut reader: Reader) -> Reader {
     let mut child = Command::new(shell[0])
         .args(&shell[1..])
         .args(["-s", "10.0.0.1 5 10.0.0.2 22"])
@@ -31,23 +38,28 @@ fn feed(shell: &[&str], script: &str) -> Reader {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let text = script.to_owned();
-    let writer = std::thread::spawn(move || {
-        let _ = stdin.write_all(text.as_bytes());
-    });
-    let mut reader = Reader::new(NONCE, String::new());
+    let (sender, said) = std::sync::mpsc::channel::<Vec<u8>>();
+    let writer = std::thread::spawn(move || said.iter().for_each(|bytes| drop(stdin.write_all(&bytes))));
+    let mut sender = Some(sender);
+    let mut more = |reply: Reply| match reply {
+        Reply::More => true,
+        Reply::Finish => false,
+        Reply::Write { bytes, end } => {
+            sender.as_ref().unwrap().send(bytes).unwrap();
+            sender.take_if(|_| end);
+            true
+        }
+    };
+    assert!(more(reader.begin()));
     let mut out = child.stdout.take().unwrap();
     let mut piece = [0; 777];
     loop {
-        match out.read(&mut piece).unwrap() {
-            0 => break,
-            n => {
-                if reader.stdout(&piece[..n]) == Reply::Finish {
-                    break;
-                }
-            }
+        let n = out.read(&mut piece).unwrap();
+        if n == 0 || !more(reader.stdout(&piece[..n])) {
+            break;
         }
     }
+    drop(sender);
     writer.join().unwrap();
     let _ = child.kill();
     child.wait().unwrap();
@@ -472,6 +484,51 @@ fn a_change_takes_the_lock_and_counts() {
         let reader = feed(&shell, &locked(&host, 5, &pieces));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}");
         assert_eq!(std::fs::read_to_string(host.path("run/generation")).unwrap(), "6\n");
+    }
+}
+
+#[test]
+fn who_waits_for_the_lock_may_go_away() {
+    for shell in shells() {
+        let host = Host::new();
+        let pieces = [piece(1, &[], &[], run(&format!("echo x >>{}", host.path("ran"))))];
+        feed(&shell, &locked(&host, 0, &[]));
+        let held = |seconds: &str| {
+            let holder = Command::new("flock").args(["--no-fork", &host.path("run/lock"), "sleep", seconds]).spawn();
+            std::thread::sleep(Duration::from_millis(300));
+            holder.unwrap()
+        };
+        let script = locked(&host, 2, &pieces).replace(" 2\n", " 60\n");
+        let flag = Arc::new(AtomicBool::new(false));
+        let change = || converse(&shell, Reader::new(NONCE, script.clone()).yields_to(&flag));
+        let mut holder = held("60");
+        std::thread::scope(|scope| {
+            let started = Instant::now();
+            let waiting = scope.spawn(change);
+            std::thread::sleep(Duration::from_millis(1500));
+            flag.store(true, Ordering::Relaxed);
+            assert_eq!(*waiting.join().unwrap().ending(), Ending::Interrupted("run r of me".into()), "{shell:?}");
+            assert!(started.elapsed() < Duration::from_secs(4), "{shell:?} {:?}", started.elapsed());
+        });
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        flag.store(false, Ordering::Relaxed);
+        let mut holder = held("1.5");
+        assert!(!Path::new(&host.path("ran")).exists(), "{shell:?}");
+        let reader = change();
+        assert_eq!((reader.ending(), codes(&reader)), (&Ending::Complete, vec![(1, "0".into())]), "{shell:?}");
+        assert_eq!(reader.waited_for(), Some("run r of me"));
+        assert_eq!(std::fs::read_to_string(host.path("ran")).unwrap(), "x\n");
+        holder.wait().unwrap();
+    }
+    // Interrupted between the last wait and its turn.
+    for (interrupted, wanted) in [(true, Reply::Finish), (false, Reply::Write { bytes: b"go\n".to_vec(), end: true })] {
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut reader = Reader::new(NONCE, String::new()).yields_to(&flag);
+        assert_eq!(reader.begin(), Reply::Write { bytes: Vec::new(), end: false });
+        assert_eq!(reader.stdout(format!("\n{NONCE} begin\n\n{NONCE} waiting run x\n").as_bytes()), Reply::More);
+        flag.store(interrupted, Ordering::Relaxed);
+        assert_eq!(reader.stdout(format!("\n{NONCE} turn\n").as_bytes()), wanted);
     }
 }
 
