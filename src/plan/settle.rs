@@ -272,16 +272,22 @@ pub(super) fn differs(changes: &[Change]) -> String {
     changes.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn step_trouble(output: &Output, seconds: u32) -> Trouble {
+pub(super) fn step_trouble(output: &Output, seconds: u32) -> Trouble {
     let said = output.complaint();
     let tail: Vec<&str> = said.lines().rev().take(20).collect();
     let said = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
     match output.code {
         124 | 137 | 143 => {
-            let message =
-                format!("it was ended, most likely by its deadline of {seconds} s (exit code {})", output.code);
+            // The kernel kills for want of memory with the same signal that follows a deadline.
+            let killed = output.code == 137;
+            let why = if killed { "killed, by its deadline of" } else { "ended, most likely by its deadline of" };
+            let or = if killed { " or for want of memory" } else { "" };
+            let message = format!("it was {why} {seconds} s{or} (exit code {})", output.code);
             let message = if said.is_empty() { message } else { format!("{message}: {said}") };
-            Trouble::new(message).hint("give the resource a longer `timeout`, or find out why it hangs")
+            Trouble::new(message).hint(match killed {
+                true => "look for `Out of memory` in the host's dmesg; else give the resource a longer `timeout`",
+                false => "give the resource a longer `timeout`, or find out why it hangs",
+            })
         }
         code if said.is_empty() => Trouble::new(format!("exit code {code}, and it said nothing")),
         code => Trouble::new(format!("exit code {code}: {said}")),

@@ -340,6 +340,25 @@ fn what_a_failed_step_got_done_is_not_told_as_still_to_change() {
 }
 
 #[test]
+fn why_a_step_failed_is_told_in_few_words() {
+    let told = |code: i32, said: &[u8]| {
+        let trouble = settle::step_trouble(&Output { code, stdout: said.to_vec(), ..Output::default() }, 7);
+        (trouble.message, trouble.hint.unwrap_or_default())
+    };
+    assert_eq!(told(3, b"a\xff\xe4b\n").0, "exit code 3: a\\xff\\xe4b");
+    assert_eq!(told(3, b"").0, "exit code 3, and it said nothing");
+    let lines = "line\n".repeat(30) + &"x".repeat(65_536) + "end\n";
+    let message = told(3, lines.as_bytes()).0;
+    assert_eq!((message.lines().count(), message.len() < 1000), (20, true), "{message}");
+    assert!(message.contains("x … 65039 characters … x") && message.ends_with("xend"), "{message}");
+    assert!(told(124, b"").0.contains("by its deadline of 7 s") && !told(124, b"").1.contains("memory"));
+    // Which of the two killed it can't be told.
+    let (message, hint) = told(137, b"Killed");
+    assert_eq!(message, "it was killed, by its deadline of 7 s or for want of memory (exit code 137): Killed");
+    assert!(hint.contains("Out of memory") && hint.contains("timeout"), "{hint}");
+}
+
+#[test]
 fn ignored_and_stopping_failures() {
     let mut host = Host::new(&[("a", "down"), ("b", "down")]);
     host.broken = vec!["a"];

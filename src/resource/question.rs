@@ -56,11 +56,27 @@ impl Output {
         String::from_utf8_lossy(&self.stdout)
     }
 
-    /// What it said that tells why it failed: standard error or else the output, trimmed.
+    /// What it said that tells why it failed: standard error or else the output, trimmed. Bytes that aren't UTF-8 are
+    /// written as `\xff`, and of a line over 500 characters only both its ends are told.
     pub fn complaint(&self) -> String {
         let said = if self.stderr.trim_ascii().is_empty() { &self.stdout } else { &self.stderr };
-        String::from_utf8_lossy(said.trim_ascii()).into_owned()
+        let mut text = String::new();
+        for chunk in said.trim_ascii().utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
+        }
+        text.lines().map(both_ends).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn both_ends(line: &str) -> String {
+    let left_out = line.chars().count().saturating_sub(500);
+    if left_out == 0 {
+        return line.to_owned();
+    }
+    let head: String = line.chars().take(300).collect();
+    let tail: String = line.chars().skip(300 + left_out).collect();
+    format!("{head} … {left_out} characters … {tail}")
 }
 
 /// A question: a group and an argument.

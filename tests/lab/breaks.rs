@@ -120,7 +120,8 @@ fn a_power_cut_is_mended_by_the_next_run() {
 fn a_run_that_is_killed_is_mended_by_the_next_one() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
-    let netplay = apply(&hosts, SLOW, &[]);
+    // The next run must come while the step still runs, also on a busy machine.
+    let netplay = apply(&hosts, &SLOW.replace("sleep 2", "sleep 6"), &[]);
     let mut child = netplay.start();
     wait_for(host, "/srv/begun");
     child.kill().unwrap();
