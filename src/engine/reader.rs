@@ -24,6 +24,8 @@ pub struct Reader {
     data: Vec<u8>,
     overflow: bool,
     noise: Vec<u8>,
+    /// What its shell said on standard error after it had begun, at most 4 KiB.
+    said: Vec<u8>,
     frames: BTreeMap<u32, Frame>,
     end: Ending,
     waited_for: Option<String>,
@@ -79,6 +81,7 @@ impl Reader {
             data: Vec::new(),
             overflow: false,
             noise: Vec::new(),
+            said: Vec::new(),
             frames: BTreeMap::new(),
             end: Ending::Silent,
             waited_for: None,
@@ -119,6 +122,14 @@ impl Reader {
         (frame.code == Some(0)).then(|| String::from_utf8_lossy(&frame.data).into_owned())
     }
 
+    /// That something was lost, with what the host's shell said to it: that it can't fork, mostly.
+    fn lost(&self, what: &str) -> String {
+        match String::from_utf8_lossy(&self.said).lines().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("{what}; the host's shell said: {}", line.trim()),
+            None => what.to_owned(),
+        }
+    }
+
     /// What became of the steps that have a frame.
     pub fn steps(&self) -> BTreeMap<u32, Ran> {
         let steps = self.frames.range(STATE + 1..FRAGMENTS);
@@ -127,7 +138,7 @@ impl Reader {
                 let ran = match (frame.skip, frame.code) {
                     (true, _) => Ran::Skipped,
                     (false, Some(code)) => Ran::Yes(Output { code, stdout: frame.text.clone(), stderr: Vec::new() }),
-                    (false, None) => Ran::Unknown("how it ended was lost".to_owned()),
+                    (false, None) => Ran::Unknown(self.lost("how it ended was lost")),
                 };
                 (id, ran)
             })
@@ -141,7 +152,7 @@ impl Reader {
             let Some(frame) = self.frames.remove(&index) else {
                 return Err(Trouble::new("the host sent no answer"));
             };
-            let Some(code) = frame.code else { return Err(Trouble::new("how the probe ended was lost")) };
+            let Some(code) = frame.code else { return Err(Trouble::new(self.lost("how the probe ended was lost"))) };
             if frame.overflow {
                 let message = format!("what it is known by has more than {} MiB on this host", MAX_OUTPUT >> 20);
                 return Err(Trouble::new(message).hint("look for a large file among those that it depends on"));
@@ -309,6 +320,10 @@ impl Dialogue for Reader {
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Reply {
+        if self.end != Ending::Silent {
+            let room = MAX_NOISE.saturating_sub(self.said.len());
+            self.said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
         self.note(bytes);
         Reply::More
     }

@@ -175,7 +175,7 @@ impl Plan {
         if let Some(trouble) = failed {
             // It may have got half-way: what is left is what the probe says.
             let changes = match reading {
-                Ok(Reading::State(after)) => after.remaining,
+                Ok(Reading::State(after)) => after.changes,
                 Ok(Reading::NotYet(_)) | Err(_) => before.changes,
             };
             return self.fail_with(i, "step", trouble, Assessment { changes, ..before });
@@ -195,7 +195,7 @@ impl Plan {
             if action || !after.remaining.is_empty() {
                 let seen = if action { "whether it ran can't be told".to_owned() } else { differs(&after.remaining) };
                 let trouble = Trouble::new(format!("{why}: {seen}")).hint("run it again");
-                return self.fail_with(i, "unknown", trouble, Assessment { changes: after.remaining, ..before });
+                return self.fail_with(i, "unknown", trouble, Assessment { changes: after.changes, ..before });
             }
             warnings.push(format!("{why}, but it is as wanted now"));
         }

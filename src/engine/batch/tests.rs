@@ -173,6 +173,20 @@ fn what_is_said_in_place_of_a_batch_is_kept() {
 }
 
 #[test]
+fn a_host_without_processes_says_so() {
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stderr(b"Welcome to n1\n");
+    reader.stdout(format!("\n{NONCE} begin\n\n{NONCE} 1 lost 0\n\n\n{NONCE} {FRAGMENTS} lost 0\n\n").as_bytes());
+    reader.stderr(b"\n/bin/sh: 14: Cannot fork\n/bin/sh: 14: Cannot fork\n");
+    reader.stdout(format!("\n{NONCE} end\n").as_bytes());
+    let said = "; the host's shell said: /bin/sh: 14: Cannot fork";
+    let Ran::Unknown(why) = &reader.steps()[&1] else { panic!("{:?}", reader.steps()) };
+    assert_eq!(*why, format!("how it ended was lost{said}"));
+    let outputs = reader.outputs(&[read("")]);
+    assert_eq!(outputs[0].as_ref().unwrap_err().message, format!("how the probe ended was lost{said}"));
+}
+
+#[test]
 fn steps_hang_on_others_and_never_on_their_children() {
     for shell in shells() {
         let host = Host::new();

@@ -9,6 +9,8 @@ const SECONDS: u32 = 60;
 /// own before the command runs.
 const NO_FOLDER: i32 = 125;
 
+const CD: &str = r#"cd -- "$d" || exit 125"#;
+
 /// The group of guards: an argument is made by [`guard`], and guards are shell text of the user's.
 #[derive(Debug)]
 pub(super) struct Guard;
@@ -27,7 +29,7 @@ pub(super) enum Said {
 /// The argument of a guard that runs in this folder.
 pub(super) fn guard(chdir: Option<&str>, text: &str) -> String {
     let script = match chdir {
-        Some(folder) => Script::new().set("d", folder).line(r#"cd -- "$d" || exit 125"#),
+        Some(folder) => Script::new().set("d", folder).line(CD),
         None => Script::new(),
     };
     script.user(text).as_str().to_owned()
@@ -41,19 +43,22 @@ impl Group for Guard {
         args.iter().map(|text| Fragment { script: Script::new().user(text), user: Some(SECONDS) }).collect()
     }
 
-    fn split(_args: &[&str], outputs: &[Output]) -> Vec<Result<Said, Trouble>> {
-        let said = |output: &Output| match output.code {
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Said, Trouble>> {
+        let said = |(arg, output): (&&str, &Output)| match output.code {
             0 => Ok(Said::Yes),
-            NO_FOLDER => Ok(Said::NoFolder),
+            // `timeout` ends so too where the host has no processes left.
+            NO_FOLDER if arg.contains(CD) && !output.text().starts_with("timeout:") => Ok(Said::NoFolder),
             124 | 137 | 143 => Err(Trouble::new(format!(
                 "a guard was ended, most likely by its deadline of {SECONDS} s (exit code {})",
                 output.code
             ))
             .hint("a guard only looks, and quickly")),
-            126 => Err(Trouble::new(format!("a guard could not be run: {}", output.complaint()))),
+            code @ (NO_FOLDER | 126) => {
+                Err(Trouble::new(format!("a guard could not be run (exit code {code}): {}", output.complaint())))
+            }
             code => Ok(Said::No(code)),
         };
-        outputs.iter().map(said).collect()
+        args.iter().zip(outputs).map(said).collect()
     }
 }
 
