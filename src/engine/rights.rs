@@ -14,15 +14,21 @@ const REFUSALS: [&str; 7] = [
     "are you root",
 ];
 
-/// Adds to a failure for want of rights as whom it ran, unless that was root or there is another hint.
+/// Adds to a failure for want of rights as whom it ran, unless that was root or there is another hint; that netplay's own
+/// state can't be written mostly is such a failure too.
 pub(super) fn explain(problem: &mut Problem, who: &Who, login: &str) {
     let (user, remedy) = match who {
         Who::Login => (login, "become: true"),
         Who::User(user) => (&**user, "become_user: root"),
     };
     let message = problem.message.to_lowercase();
-    if user != "root" && problem.hint.is_none() && REFUSALS.iter().any(|refusal| message.contains(refusal)) {
-        problem.hint = Some(format!("it ran as {user}: `{remedy}` makes it root's"));
+    if user != "root" && REFUSALS.iter().any(|refusal| message.contains(refusal)) {
+        let told = format!("it ran as {user}: `{remedy}` makes it root's");
+        match &mut problem.hint {
+            None => problem.hint = Some(told),
+            Some(hint) if problem.kind == "state" => *hint = format!("{hint}; {told}"),
+            Some(_) => {}
+        }
     }
 }
 
@@ -46,5 +52,9 @@ mod tests {
         assert_eq!(explained(denied, Who::User("root".into()), "ops", None), None);
         assert_eq!(explained("exit code 1: no space left on device", Who::Login, "ops", None), None);
         assert_eq!(explained(denied, Who::Login, "ops", Some("other")).as_deref(), Some("other"));
+        let hint = Some("must be writable".to_owned());
+        let mut problem = Problem { kind: "state", message: denied.to_owned(), hint };
+        explain(&mut problem, &Who::Login, "ops");
+        assert_eq!(problem.hint.unwrap(), "must be writable; it ran as ops: `become: true` makes it root's");
     }
 }

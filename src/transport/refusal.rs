@@ -20,6 +20,14 @@ pub fn never_began(target: &Target, said: &str, exit: &Exit) -> Failure {
         return Failure::new(FailureKind::Refused, format!("the account {user} has no login shell"))
             .hint("give it one by chsh, or log in as another user: ansible_user");
     }
+    // OpenSSH's session.c, where the session's part of PAM failed; what was said is the message of the day.
+    if *exit == Exit::Code(254) {
+        return Failure::new(
+            FailureKind::Refused,
+            format!("the host let {user} in and then, most likely, PAM opened no session (exit code 254)"),
+        )
+        .hint("the log of its sshd names the module that failed: limits, a home directory, a full disk");
+    }
     // A banner comes first, what matters last.
     let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing at all");
     let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -69,6 +77,9 @@ mod tests {
                 "the host doesn't run what is asked of it; it says: only backups, exit code 0".to_owned()
             )
         );
+        let (kind, message) = tell("Debian GNU/Linux comes with ABSOLUTELY NO WARRANTY,\n", Exit::Code(254));
+        assert_eq!(kind, FailureKind::Refused);
+        assert!(message.contains("PAM opened no session") && !message.contains("WARRANTY"), "{message}");
         assert!(tell("", Exit::Signal("KILL".into())).1.ends_with("it says: nothing at all, ended by signal KILL"));
     }
 }
