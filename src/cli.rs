@@ -3,7 +3,7 @@
 use crate::commands;
 use crate::error::Error;
 use crate::report::{ColorChoice, Output, Verbosity, errors};
-use crate::transport::HostKeyChecking;
+use crate::transport::{HostKeyChecking, askpass};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -256,6 +256,9 @@ impl Reach {
 /// Runs the program.
 pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let argv: Vec<OsString> = argv.into_iter().collect();
+    if let Some(code) = askpass(argv.get(1).map(OsString::as_os_str)) {
+        return code;
+    }
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(error) => {

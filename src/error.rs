@@ -84,7 +84,7 @@ impl Error {
 /// As it is shown: message, place with the line underlined, hints; several lines, no final newline.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |f: &mut fmt::Formatter<'_>, span: &Span| {
+        let place = |f: &mut fmt::Formatter<'_>, span: &Span| -> fmt::Result {
             write!(f, "\n  --> {span}")?;
             for line in span.excerpt().iter().flat_map(|e| e.lines().map(str::to_owned).collect::<Vec<_>>()) {
                 write!(f, "\n   {line}")?;

@@ -1,6 +1,6 @@
 //! `netplay apply`: bring the hosts to the state that the playbooks describe.
 
-use super::{defaults, plays, shared};
+use super::{defaults, plays, shared, unlock};
 use crate::cli;
 use crate::engine::run::{Options, run as carry_out};
 use crate::error::Errors;
@@ -20,7 +20,8 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let defaults = Arc::new(defaults(&args.reach)?);
     let plays = plays::stage(&programme, &defaults, args.check)?;
     let hosts = &args.plays.hosts;
-    let shared = shared(&args.reach, &defaults, hosts.verbosity() >= Verbosity::Scripts)?;
+    let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
+    let shared = shared(&args.reach, &defaults, keyring, hosts.verbosity() >= Verbosity::Scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let options = Options {
         forks: args.reach.forks.into(),

@@ -17,9 +17,9 @@ use crate::error::{Error, Errors};
 use crate::inventory::{HostId, Inventory, Options, Warning, argument};
 use crate::playbook::{Context, Extra, Variables};
 use crate::report::{self, Reporters};
-use crate::transport::{self, Carriers, Defaults, Gate, Password, Secret, Target};
+use crate::transport::{self, Carriers, Defaults, Gate, Keyring, Password, Secret, Target};
 use crate::yaml::Node;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -112,15 +112,41 @@ fn look(variables: &Variables, name: &str) -> Result<Option<Node>, Error> {
     variables.get(name).map_err(|errors| errors.0.into_iter().next().unwrap_or_else(|| Error::usage("unknown error")))
 }
 
+/// Asks for the passphrases of keys that may be needed, each once. Without a terminal nobody can be asked, and a host
+/// that takes no other key says so.
+fn unlock<'t>(targets: impl IntoIterator<Item = &'t Target>, args: &Hosts) -> Keyring {
+    const TRIES: usize = 3;
+    let keyring = Keyring::default();
+    for path in keyring.wanted(targets) {
+        for _ in 0..TRIES {
+            let Ok(typed) = rpassword::prompt_password(format!("Passphrase of {}: ", path.display())) else {
+                return keyring;
+            };
+            if typed.is_empty() {
+                break;
+            }
+            match keyring.unlock(&path, Secret::new(typed)) {
+                Ok(true) => break,
+                Ok(false) => report::warning("that isn't its passphrase", args.color()),
+                Err(why) => {
+                    report::warning(&format!("{} {why}", path.display()), args.color());
+                    break;
+                }
+            }
+        }
+    }
+    keyring
+}
+
 /// What all visits share.
-fn shared(reach: &Reach, defaults: &Defaults, show_scripts: bool) -> Result<Shared, Errors> {
+fn shared(reach: &Reach, defaults: &Defaults, keyring: Keyring, show_scripts: bool) -> Result<Shared, Errors> {
     let interrupted = Arc::new(AtomicBool::new(false));
     catch_signals(&interrupted)?;
     allow_open_files();
     let run = run_id();
     let execution = Duration::from_secs(reach.timeout.into());
     Ok(Shared {
-        transport: Box::new(Carriers::new(transport::Limits::default())),
+        transport: Box::new(Carriers::new(transport::Limits::default(), keyring, this_program())),
         gate: Gate::new(HANDSHAKES),
         limits: Limits { execution, ..Limits::default() },
         folders: Folders::default(),
@@ -129,6 +155,12 @@ fn shared(reach: &Reach, defaults: &Defaults, show_scripts: bool) -> Result<Shar
         show_scripts,
         interrupted,
     })
+}
+
+/// This program, as others run it: by its process, so that it is the same one after an update as well.
+fn this_program() -> PathBuf {
+    let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if exe.exists() { exe } else { std::env::current_exe().unwrap_or(exe) }
 }
 
 /// As many open files as this process may have: a connection takes some, and the usual 1,024 are too few for a thousand

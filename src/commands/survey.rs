@@ -1,6 +1,6 @@
 //! Asking all hosts the same, without a play: what `facts` and `run` do.
 
-use super::{context, defaults, limited, load_inventory, look, shared, target};
+use super::{context, defaults, limited, load_inventory, look, shared, target, unlock};
 use crate::cli::{Hosts, Reach};
 use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
@@ -59,7 +59,8 @@ pub(super) fn ask(
         let target = target(context.inventory.name(id), &variables, &defaults)?;
         places.push(Place { target, variables, defaults: &defaults });
     }
-    let shared = shared(reach, &defaults, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
+    let keyring = unlock(places.iter().map(|place| &place.target), hosts);
+    let shared = shared(reach, &defaults, keyring, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let mut sink = |event: Event| reporters.event(&event);
     sink(Event::RunStarted(RunStarted { run: shared.run.clone(), check: false, diff: false, command }));

@@ -174,6 +174,7 @@ impl World {
             proxy_command: None,
             connect_timeout: None,
             keepalive: (0, 0),
+            arguments: Vec::new(),
         };
         Host { target, play: Mutex::new(play), site: Box::new(Here) }
     }

@@ -1,14 +1,11 @@
 //! This machine itself: requests are run by `/bin/sh` as child processes.
 
-use super::wait::{SLICE, wait};
-use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Reply, Session, Target, Transport};
-use rustix::event::{PollFd, PollFlags};
+use super::talk::{Peer, Pipes};
+use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Session, Target, Transport};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The transport of `ansible_connection: local`.
@@ -61,7 +58,13 @@ impl Session for Here {
             .spawn()
             .map_err(|e| refused(&e.to_string()))?;
         let mut running = Running { child, over: false };
-        let exit = running.talk(dialogue, deadline);
+        let child = &mut running.child;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(refused("it has no pipes"));
+        };
+        let pipes = Pipes::new(stdin.into(), stdout.into(), stderr.into()).map_err(broken)?;
+        let exit = pipes.hold(dialogue, deadline, &mut running);
         running.over = exit.is_ok();
         exit
     }
@@ -92,70 +95,32 @@ pub(super) fn end_group(child: &mut Child) {
     reap(child, Duration::from_secs(1));
 }
 
-/// Collects a child that is about to end, so that no zombie stays. It isn't waited for longer than this.
-fn reap(child: &mut Child, at_most: Duration) {
+/// Collects a child that is about to end, so that no zombie stays; true if it has ended. It isn't waited for longer than
+/// this.
+pub(super) fn reap(child: &mut Child, at_most: Duration) -> bool {
     let end = Instant::now() + at_most;
     let mut pause = Duration::from_micros(200);
-    while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() >= end {
+            return false;
+        }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+    true
 }
 
-impl Running {
-    fn talk(&mut self, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
-        let broken = |e: std::io::Error| Failure::new(FailureKind::Lost, format!("the shell's pipes broke: {e}"));
-        let mut pipes = Pipes {
-            stdin: self.child.stdin.take(),
-            stdout: self.child.stdout.take(),
-            stderr: self.child.stderr.take(),
-            outgoing: Vec::new(),
-            written: 0,
-            end: false,
-        };
-        pipes.set_nonblocking().map_err(broken)?;
-        if pipes.take(dialogue.begin()) {
-            return Ok(Exit::Finished);
-        }
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            let left = deadline.left();
-            if left.is_zero() {
-                return Err(if deadline.cancelled() {
-                    Failure::new(FailureKind::Interrupted, "the run was interrupted")
-                } else {
-                    Failure::new(FailureKind::Timeout, "the deadline passed")
-                });
-            }
-            let mut moved = pipes.write();
-            for error in [false, true] {
-                let got =
-                    if error { read(&mut pipes.stderr, &mut buffer) } else { read(&mut pipes.stdout, &mut buffer) };
-                if let Some(n) = got.map_err(broken)? {
-                    moved = true;
-                    let bytes = &buffer[..n];
-                    if pipes.take(if error { dialogue.stderr(bytes) } else { dialogue.stdout(bytes) }) {
-                        return Ok(Exit::Finished);
-                    }
-                }
-            }
-            if moved {
-                continue;
-            }
-            if pipes.stdout.is_none() && pipes.stderr.is_none() {
-                if let Some(status) = self.child.try_wait().map_err(broken)? {
-                    return Ok(match status.code() {
-                        Some(code) => Exit::Code(code),
-                        None => Exit::Signal(signal_name(&status.to_string())),
-                    });
-                }
-                // Both outputs are closed and it runs on: nothing can be polled for its end.
-                std::thread::sleep(left.min(Duration::from_millis(10)));
-            } else {
-                pipes.wait(left.min(SLICE));
-            }
-        }
+impl Peer for Running {
+    fn ended(&mut self) -> Result<Option<Exit>, Failure> {
+        Ok(self.child.try_wait().map_err(broken)?.map(|status| match status.code() {
+            Some(code) => Exit::Code(code),
+            None => Exit::Signal(signal_name(&status.to_string())),
+        }))
     }
+}
+
+fn broken(error: std::io::Error) -> Failure {
+    Failure::new(FailureKind::Lost, format!("the shell's pipes broke: {error}"))
 }
 
 /// The name of a signal as SSH tells it, without SIG (RFC 4254, 6.10), from std's words: `signal: 9 (SIGKILL)`.
@@ -164,95 +129,9 @@ fn signal_name(status: &str) -> String {
     name.map_or(status, |(name, _)| name).to_owned()
 }
 
-struct Pipes {
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
-    outgoing: Vec<u8>,
-    written: usize,
-    end: bool,
-}
-
-impl Pipes {
-    fn set_nonblocking(&self) -> std::io::Result<()> {
-        let pipes = [
-            self.stdin.as_ref().map(AsFd::as_fd),
-            self.stdout.as_ref().map(AsFd::as_fd),
-            self.stderr.as_ref().map(AsFd::as_fd),
-        ];
-        for pipe in pipes.into_iter().flatten() {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok(())
-    }
-
-    /// Does what the dialogue wants; true if it wants nothing more.
-    fn take(&mut self, reply: Reply) -> bool {
-        match reply {
-            Reply::More => false,
-            Reply::Finish => true,
-            Reply::Write { bytes, end } => {
-                self.outgoing.extend(bytes);
-                self.end |= end;
-                false
-            }
-        }
-    }
-
-    /// Writes what is there to be written; true if something happened.
-    fn write(&mut self) -> bool {
-        let Some(stdin) = &mut self.stdin else { return false };
-        let mut moved = false;
-        while self.written < self.outgoing.len() {
-            match stdin.write(&self.outgoing[self.written..]) {
-                Ok(n) => {
-                    self.written += n;
-                    moved = true;
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return moved,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // It reads no more, which is its right; what it says about it is read.
-                Err(_) => {
-                    self.stdin = None;
-                    return true;
-                }
-            }
-        }
-        (self.outgoing, self.written) = (Vec::new(), 0);
-        if self.end {
-            self.stdin = None;
-            return true;
-        }
-        moved
-    }
-
-    fn wait(&self, time: Duration) {
-        let mut fds = Vec::with_capacity(3);
-        fds.extend(self.stdout.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
-        fds.extend(self.stderr.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
-        if self.written < self.outgoing.len() {
-            fds.extend(self.stdin.as_ref().map(|p| PollFd::new(p, PollFlags::OUT)));
-        }
-        wait(&mut fds, time);
-    }
-}
-
-/// Reads from a pipe, which is dropped at its end; nothing if nothing came.
-fn read(pipe: &mut Option<impl Read>, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
-    let Some(from) = pipe else { return Ok(None) };
-    match from.read(buffer) {
-        Ok(0) => {
-            *pipe = None;
-            Ok(None)
-        }
-        Ok(n) => Ok(Some(n)),
-        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Reply;
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,24 +4,31 @@
 //! transport calls it with whatever arrives and writes what it answers. Each call ends by its [`Deadline`], whatever
 //! the other side does.
 
+mod agent;
 pub mod fake;
 mod gate;
+mod keys;
 mod local;
+mod openssh;
 mod options;
 mod refusal;
 mod secret;
 mod ssh;
 mod ssh_config;
 pub mod sudo;
+mod talk;
 mod wait;
 
 pub use gate::{Gate, Permit};
+pub use keys::Keyring;
 pub use local::Local;
+pub use openssh::{OpenSsh, askpass};
 pub use options::{Defaults, Lookup, become_from_variables};
 pub use refusal::never_began;
 pub use secret::{Attempt, Password, Secret};
-pub use ssh::{Limits, Ssh};
+pub use ssh::Ssh;
 
+use gate::Bastions;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +40,8 @@ use std::time::{Duration, Instant};
 pub enum Carrier {
     /// libssh2, in this process.
     Ssh2,
+    /// The system's OpenSSH client.
+    OpenSsh,
     /// This machine itself, by `/bin/sh`.
     Local,
 }
@@ -84,6 +93,9 @@ pub struct Target {
     pub connect_timeout: Option<Duration>,
     /// Seconds between keepalives, 0 for none, and how many may go unanswered.
     pub keepalive: (u32, u32),
+    /// What OpenSSH's client is told: options, the stronger first, and the destination. It finds out for itself what
+    /// they and its configuration mean; what the other fields hold of that is for netplay's own use.
+    pub arguments: Vec<String>,
 }
 
 #[cfg(test)]
@@ -107,6 +119,7 @@ impl Target {
             proxy_command: None,
             connect_timeout: None,
             keepalive: (0, 0),
+            arguments: Vec::new(),
         }
     }
 }
@@ -148,6 +161,20 @@ impl Deadline {
     /// What is left of it; zero when it has passed or was cancelled.
     pub fn left(&self) -> Duration {
         if self.cancelled() { Duration::ZERO } else { self.at.saturating_duration_since(Instant::now()) }
+    }
+
+    /// The failure of what went on until it passed.
+    pub(crate) fn passed(&self) -> Failure {
+        self.over(FailureKind::Timeout, "the deadline passed")
+    }
+
+    /// The failure of this kind, or that the run was interrupted.
+    pub(crate) fn over(&self, kind: FailureKind, message: impl Into<String>) -> Failure {
+        if self.cancelled() {
+            Failure::new(FailureKind::Interrupted, "the run was interrupted")
+        } else {
+            Failure::new(kind, message)
+        }
     }
 
     /// Whether it was cut short.
@@ -283,20 +310,42 @@ pub trait Session: Send {
     fn execute(&mut self, request: &str, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure>;
 }
 
+/// How long the parts of a connect may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// TCP, for hosts without a limit of their own.
+    pub connect: Duration,
+    /// From the TCP connection to the end of the login.
+    pub login: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connect: Duration::from_secs(10), login: Duration::from_secs(30) }
+    }
+}
+
 /// Names of key files in `~/.ssh` that are tried without being named.
 const USUAL_KEYS: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
 
 /// The transports of a run: each target by its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Carriers {
     ssh: Ssh,
+    openssh: OpenSsh,
     local: Local,
 }
 
 impl Carriers {
-    /// With these limits for SSH.
-    pub fn new(limits: Limits) -> Carriers {
-        Carriers { ssh: Ssh::new(limits), local: Local::new() }
+    /// With these limits for SSH and these keys unlocked. OpenSSH's client runs `asked` when it wants a password: a
+    /// program that begins with [`askpass`].
+    pub fn new(limits: Limits, keyring: Keyring, asked: PathBuf) -> Carriers {
+        let (bastions, keyring) = (Arc::new(Bastions::default()), Arc::new(keyring));
+        Carriers {
+            ssh: Ssh::new(limits, bastions.clone(), keyring.clone()),
+            openssh: OpenSsh::new(limits, bastions, keyring, asked),
+            local: Local::new(),
+        }
     }
 }
 
@@ -304,6 +353,7 @@ impl Transport for Carriers {
     fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
         match target.carrier {
             Carrier::Ssh2 => self.ssh.connect(target, gate, deadline),
+            Carrier::OpenSsh => self.openssh.connect(target, gate, deadline),
             Carrier::Local => self.local.connect(target, gate, deadline),
         }
     }

@@ -267,7 +267,9 @@ impl<'a> Tokens<'a> {
             user: word("user").unwrap_or_else(|| context.local_user.to_owned()),
         };
         if let Some(name) = word("hostname") {
-            tokens.host = tokens.expand(&name);
+            // Only these two: what else follows a `%` there is the zone of an IPv6 address, as in `fe80::1%eth0`.
+            let parts: Vec<String> = name.split("%%").map(|part| part.replace("%h", context.original)).collect();
+            tokens.host = parts.join("%");
         }
         tokens
     }
@@ -450,5 +452,10 @@ mod tests {
         let tokens = Tokens { context: &context, host: "10.0.0.1".into(), port: "22".into(), user: "ops".into() };
         assert_eq!(tokens.expand("%h:%p %r@%n %u %d 100%% %z $x ü%"), "10.0.0.1:22 ops@n1 me /home/me 100% %z $x ü%");
         assert_eq!(tokens.path("~/.ssh/%r"), Path::new("/home/me/.ssh/ops"));
+        let host = |name: &str| {
+            let words = vec![name.to_owned()];
+            Tokens::so_far(&context, &[Setting { key: "hostname".into(), words, span: None }]).host
+        };
+        assert_eq!([host("%h.example"), host("fe80::1%p1"), host("a%%h")], ["n1.example", "fe80::1%p1", "a%h"]);
     }
 }

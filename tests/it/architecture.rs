@@ -52,7 +52,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("minijinja", "playbook"),
     ("minijinja_contrib", "playbook"),
     ("ssh2", "transport"),
-    ("ssh2_config", "transport"),
+    ("ssh_key", "transport"),
     ("clap", "cli"),
     ("similar", "report"),
     ("indicatif", "report"),

@@ -63,11 +63,12 @@ fn mends(netplay: &Netplay, host: Host<'_>) -> Told {
 }
 
 /// Kills the sessions of a user in the middle of a change.
-fn a_killed_session(kind: Kind, user: &str) {
+fn a_killed_session(kind: Kind, user: &str, transport: &str) {
     let hosts = Hosts::take(kind, 1);
     let host = hosts.first();
     let vars = format!("all: {{hosts: {{{}: {{ansible_user: {user}, ansible_become: true}}}}}}\n", host.0);
-    let netplay = apply(&hosts, SLOW, &["-i", "more.yaml"]).file("more.yaml", &vars);
+    let transport = format!("netplay_transport={transport}");
+    let netplay = apply(&hosts, SLOW, &["-i", "more.yaml", "-e", &transport]).file("more.yaml", &vars);
     let child = netplay.start();
     wait_for(host, "/srv/begun");
     host.sh(&format!("pkill -KILL -f '[s]shd: {user}@'"));
@@ -85,17 +86,22 @@ fn a_killed_session(kind: Kind, user: &str) {
 
 #[test]
 fn a_session_that_is_killed_is_mended_by_the_next_run() {
-    a_killed_session(Kind::Fleet, "root");
+    a_killed_session(Kind::Fleet, "root", "ssh2");
 }
 
 #[test]
 fn a_session_that_is_killed_under_sudo_is_mended_by_the_next_run() {
-    a_killed_session(Kind::Fleet, "ops");
+    a_killed_session(Kind::Fleet, "ops", "ssh2");
+}
+
+#[test]
+fn a_session_of_openssh_that_is_killed_is_mended_by_the_next_run() {
+    a_killed_session(Kind::Fleet, "ops", "openssh");
 }
 
 #[test]
 fn a_session_that_is_killed_under_logind_is_mended_by_the_next_run() {
-    a_killed_session(Kind::Sysd, "ops");
+    a_killed_session(Kind::Sysd, "ops", "ssh2");
 }
 
 #[test]

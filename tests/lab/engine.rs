@@ -186,11 +186,23 @@ fn batches_end_where_too_many_are_lost() {
 
 #[test]
 fn logins_of_all_kinds_come_to_the_same() {
+    logins_of_all_kinds("ssh2");
+}
+
+#[test]
+fn logins_of_all_kinds_come_to_the_same_over_openssh() {
+    logins_of_all_kinds("openssh");
+}
+
+fn logins_of_all_kinds(transport: &str) {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
     let become_root = |user: &str, more: &str, resources: &str, code: i32| {
         let playbook = format!("- hosts: all\n  become: true\n  resources:\n{resources}");
-        let vars = format!("all: {{hosts: {{{}: {{ansible_user: {user}, {more}}}}}}}\n", host.0);
+        let vars = format!(
+            "all: {{hosts: {{{}: {{ansible_user: {user}, netplay_transport: {transport}, {more}}}}}}}\n",
+            host.0
+        );
         Told::by(&apply(&hosts, &playbook, &["-i", "more.yaml"]).file("more.yaml", &vars), code)
     };
     let copy = |user: &str| {
@@ -233,8 +245,11 @@ fn logins_of_all_kinds_come_to_the_same() {
 fn one_session_is_enough_for_a_run() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     hosts.first().sh("echo MaxSessions 1 >/etc/ssh/sshd_config.d/a.conf; kill -HUP 1; sleep 0.3");
-    let netplay = apply(&hosts, &USUAL.replace("content: \"a\\n\"", "content: \"{{ facts.kernel }}\\n\""), &[]);
+    let playbook = USUAL.replace("content: \"a\\n\"", "content: \"{{ facts.kernel }}\\n\"");
+    let netplay = apply(&hosts, &playbook, &[]);
     assert_eq!(Told::by(&netplay, 0).executions(hosts.first().0), 3);
+    assert_eq!(Told::by(&netplay, 0).executions(hosts.first().0), 2);
+    let netplay = apply(&hosts, &playbook, &["-e", "netplay_transport=openssh"]);
     assert_eq!(Told::by(&netplay, 0).executions(hosts.first().0), 2);
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const DEADLINE_SECONDS: u32 = 300;
 
 /// The lab's command.
-const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/lab");
+pub(crate) const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/lab");
 
 /// What `lab env` says: files, users and hosts of the lab that is up.
 static ENV: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {

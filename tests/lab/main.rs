@@ -14,6 +14,7 @@ mod harness;
 mod ifcfg;
 mod itself;
 mod mtu;
+mod openssh;
 mod outcome;
 mod output;
 mod service;

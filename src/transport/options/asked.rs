@@ -42,28 +42,59 @@ const WITHOUT_EFFECT: [&str; 8] = [
 /// How many hosts may name each other by ProxyJump.
 const MAX_JUMPS: usize = 8;
 
+/// Flags of ssh that have a value, and those that have none, as far as they suit a connection that netplay holds: it
+/// runs in the foreground, without a command and without a terminal, and says on standard error what it does.
+const WITH_VALUE: &str = "BbceFIiJLDRlmopPw";
+const WITHOUT_VALUE: &str = "1246aACgkKnqTvxXY";
+
 /// What is asked of a connection before the configuration files are, the strongest first.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
+    /// Whether OpenSSH's client is to be told: what is unknown here may be known to it.
+    openssh: bool,
+    /// What it is told.
+    arguments: Vec<String>,
     settings: Vec<Setting>,
     /// The file of `-F`.
     config: Option<(PathBuf, Span)>,
 }
 
 impl Asked {
+    /// For the transport `openssh`, or for `ssh2`.
+    pub(super) fn new(openssh: bool) -> Asked {
+        Asked { openssh, ..Asked::default() }
+    }
+
     pub(super) fn set(&mut self, key: &str, value: &str, span: &Span) {
-        let words = vec![value.to_owned()];
-        self.settings.push(Setting { key: key.to_owned(), words, span: Some(span.clone()) });
+        self.add(key, value, Some(span));
+    }
+
+    fn add(&mut self, key: &str, value: &str, span: Option<&Span>) {
+        let option = match key {
+            "port" => "-p",
+            "user" => "-l",
+            "identityfile" => "-i",
+            "proxyjump" => "-J",
+            // How long connecting takes and how keys are checked is told apart from the user's options.
+            _ => "",
+        };
+        if !option.is_empty() {
+            self.arguments.extend([option.to_owned(), value.to_owned()]);
+        }
+        self.settings.push(Setting { key: key.to_owned(), words: vec![value.to_owned()], span: span.cloned() });
     }
 
     /// Adds the flags of the command line.
     pub(super) fn flags(&mut self, defaults: &Defaults) {
-        let mut add = |key: &str, value: Option<String>| {
-            self.settings.extend(value.map(|v| Setting { key: key.to_owned(), words: vec![v], span: None }));
-        };
-        add("user", defaults.user.clone());
-        add("identityfile", defaults.private_key.as_ref().map(|p| p.to_string_lossy().into_owned()));
-        add("connecttimeout", defaults.connect_timeout.map(|t| t.as_secs().max(1).to_string()));
+        for (key, value) in [
+            ("user", defaults.user.clone()),
+            ("identityfile", defaults.private_key.as_ref().map(|p| p.to_string_lossy().into_owned())),
+            ("connecttimeout", defaults.connect_timeout.map(|t| t.as_secs().max(1).to_string())),
+        ] {
+            if let Some(value) = value {
+                self.add(key, &value, None);
+            }
+        }
     }
 
     /// Adds arguments of the ssh client.
@@ -79,8 +110,18 @@ impl Asked {
             for (i, flag) in flags.char_indices() {
                 match flag {
                     // Compression, quietness, no terminal, no X11 and no agent forwarding: nothing here depends on them.
-                    'C' | 'q' | 'v' | 'T' | 'x' | 'a' | 'A' | 'n' => continue,
+                    'q' | 'v' => continue,
+                    'C' | 'T' | 'x' | 'a' | 'A' | 'n' if !self.openssh => continue,
                     'o' | 'J' | 'F' | 'i' | 'p' | 'l' => {}
+                    _ if self.openssh && WITHOUT_VALUE.contains(flag) => {
+                        self.arguments.push(format!("-{flag}"));
+                        continue;
+                    }
+                    _ if self.openssh && WITH_VALUE.contains(flag) => {}
+                    _ if self.openssh => {
+                        return Err(wrong(format!("`-{flag}` in {name} is no option for a connection of netplay"))
+                            .hint("take it out: netplay runs ssh in the foreground, without a command of yours"));
+                    }
                     _ => return Err(unsupported(&format!("-{flag}"), name, span)),
                 }
                 let rest = &flags[i + 1..];
@@ -88,11 +129,15 @@ impl Asked {
                 let value = value.ok_or_else(|| wrong(format!("`-{flag}` in {name} has no value")))?;
                 match flag {
                     'o' => self.option(&value, name, span)?,
-                    'F' => self.config = Some((value.into(), span.clone())),
+                    'F' => {
+                        self.arguments.extend(["-F".to_owned(), value.clone()]);
+                        self.config = Some((value.into(), span.clone()));
+                    }
                     'J' => self.set("proxyjump", &value, span),
                     'i' => self.set("identityfile", &value, span),
                     'p' => self.set("port", &value, span),
-                    _ => self.set("user", &value, span),
+                    'l' => self.set("user", &value, span),
+                    _ => self.arguments.extend([format!("-{flag}"), value]),
                 }
                 break;
             }
@@ -102,9 +147,10 @@ impl Asked {
 
     fn option(&mut self, text: &str, name: &str, span: &Span) -> Result<(), Error> {
         let Some(setting) = line(text, span).map_err(|e| e.kind(Kind::Inventory))? else { return Ok(()) };
+        self.arguments.extend(["-o".to_owned(), text.to_owned()]);
         if HONOURED.contains(&setting.key.as_str()) {
             self.settings.push(setting);
-        } else if !WITHOUT_EFFECT.contains(&setting.key.as_str()) {
+        } else if !self.openssh && !WITHOUT_EFFECT.contains(&setting.key.as_str()) {
             let key = text.split(['=', ' ']).next().unwrap_or(text);
             return Err(unsupported(&format!("-o {key}"), name, span));
         }
@@ -215,7 +261,13 @@ impl Asked {
             proxy_command: None,
             connect_timeout,
             keepalive: (interval, number("serveralivecountmax")?.unwrap_or(3)),
+            arguments: Vec::new(),
         };
+        if self.openssh {
+            target.carrier = Carrier::OpenSsh;
+            target.arguments = std::mem::take(&mut self.arguments);
+            target.arguments.extend(["--".to_owned(), address.to_owned()]);
+        }
         // The one that is set first wins, as in OpenSSH.
         if let Some(setting) = first(settings, &["proxyjump", "proxycommand"]).filter(|s| s.words[0] != "none") {
             if setting.key == "proxyjump" {
@@ -249,7 +301,7 @@ impl Asked {
             if host == address {
                 continue;
             }
-            let mut asked = Asked { settings: Vec::new(), config: self.config.clone() };
+            let mut asked = Asked { config: self.config.clone(), ..Asked::default() };
             asked.settings.extend([("port", port), ("user", user)].into_iter().filter_map(|(key, value)| {
                 Some(Setting { key: key.into(), words: vec![value?], span: setting.span.clone() })
             }));
@@ -295,7 +347,7 @@ fn as_jump(command: &str, config: Option<&(PathBuf, Span)>) -> Option<(String, A
     if program.rsplit('/').next() != Some("ssh") {
         return None;
     }
-    let mut asked = Asked { settings: Vec::new(), config: config.cloned() };
+    let mut asked = Asked { config: config.cloned(), ..Asked::default() };
     let mut host = None;
     let mut forwards = false;
     let span = Span::start(&Source::new("ProxyCommand", command));
@@ -344,7 +396,7 @@ impl Setting {
 
 fn unsupported(what: &str, name: &str, span: &Span) -> Error {
     Error::inventory(span, format!("`{what}` in {name} is unknown to the transport ssh2"))
-        .hint("take it out; the transport `openssh`, which takes all options, comes with a later version")
+        .hint("take it out, or use the system's ssh, which knows it: netplay_transport: openssh")
 }
 
 fn whole(text: &str) -> Option<u32> {

@@ -119,19 +119,17 @@ impl Target {
     /// # Errors
     /// A value that can't be, at its place; an option that only OpenSSH's own client has.
     pub fn from_variables(host: &str, lookup: &Lookup<'_>, defaults: &Defaults) -> Result<Target, Error> {
-        if let Some(node) = lookup("netplay_transport")? {
-            match text(&node, "netplay_transport")? {
-                "ssh2" => {}
-                "openssh" => {
-                    return Err(Error::inventory(&node.span, "the transport `openssh` comes with a later version")
-                        .hint("use `ssh2`, the default"));
-                }
+        let openssh = match lookup("netplay_transport")? {
+            None => false,
+            Some(node) => match text(&node, "netplay_transport")? {
+                "ssh2" => false,
+                "openssh" => true,
                 other => {
                     return Err(Error::inventory(&node.span, format!("there is no transport `{other}`"))
-                        .hint("known: ssh2, and openssh with a later version"));
+                        .hint(suggest(other, &["ssh2", "openssh"])));
                 }
-            }
-        }
+            },
+        };
         if let Some(node) = lookup("ansible_connection")? {
             match text(&node, "ansible_connection")? {
                 "ssh"
@@ -155,7 +153,7 @@ impl Target {
             }
             Ok(None)
         };
-        let mut asked = Asked::default();
+        let mut asked = Asked::new(openssh);
         for (names, key) in [
             (&["ansible_port", "ansible_ssh_port"][..], "port"),
             (&["ansible_user", "ansible_ssh_user"], "user"),
@@ -207,6 +205,7 @@ impl Target {
             proxy_command: None,
             connect_timeout: None,
             keepalive: (0, 0),
+            arguments: Vec::new(),
         }
     }
 }

@@ -100,6 +100,49 @@ fn arguments_of_ssh_are_understood() {
 }
 
 #[test]
+fn openssh_is_told_what_is_asked_for_in_its_order() {
+    let (_home, mut defaults) = defaults("Host n1\n User file\n GSSAPIAuthentication yes\n");
+    defaults.user = Some("flag".into());
+    defaults.private_key = Some("/flag".into());
+    let t = target(
+        "{netplay_transport: openssh, ansible_host: 10.0.0.1, ansible_port: 3, ansible_ssh_private_key_file: /var, \
+         ansible_ssh_common_args: \"-4q -o GSSAPIAuthentication=yes -J 'a@b:2,c' -o 'SetEnv=A=b c' -vbeth0\", \
+         ansible_ssh_extra_args: '-C'}",
+        &defaults,
+    )
+    .unwrap();
+    let (options, destination) = t.arguments.split_at(t.arguments.len() - 2);
+    assert_eq!(
+        options.join("|"),
+        "-p|3|-i|/var|-4|-o|GSSAPIAuthentication=yes|-J|a@b:2,c|-o|SetEnv=A=b c|-b|eth0|-C|-l|flag|-i|/flag"
+    );
+    assert_eq!(destination, ["--", "10.0.0.1"]);
+    // What netplay itself has to know of it.
+    assert_eq!((t.carrier, t.user.as_str(), t.port, t.jumps.len()), (Carrier::OpenSsh, "flag", 3, 2));
+    let t = target("{netplay_transport: ssh2, ansible_user: var}", &defaults).unwrap();
+    assert_eq!((t.carrier, t.arguments.len()), (Carrier::Ssh2, 0));
+    assert_eq!(target("{netplay_transport: openssh, ansible_user: var}", &defaults).unwrap().user, "var");
+}
+
+#[test]
+fn addresses_and_names_are_taken_as_they_are() {
+    let (_home, defaults) = defaults("Host zoned\n HostName fe80::1%p1p1\n");
+    for (variables, address, known_as) in [
+        ("ansible_host: '::1'", "::1", "::1"),
+        ("{ansible_host: '::1', ansible_port: 2222}", "::1", "[::1]:2222"),
+        ("ansible_host: FE80::1%eth0", "FE80::1%eth0", "fe80::1%eth0"),
+        ("{ansible_host: zoned, ansible_port: 23}", "fe80::1%p1p1", "[fe80::1%p1p1]:23"),
+        ("ansible_host: rack_1_node_02", "rack_1_node_02", "rack_1_node_02"),
+    ] {
+        let t = target(variables, &defaults).unwrap();
+        assert_eq!((t.address.as_str(), super::super::refusal::known_as(&t).as_str()), (address, known_as));
+    }
+    let t = target("ansible_ssh_common_args: '-J ops@[fe80::2%eth1]:2222,::1,gw_1:23'", &defaults).unwrap();
+    let jumps: Vec<_> = t.jumps.iter().map(|j| (j.user.as_str(), j.address.as_str(), j.port)).collect();
+    assert_eq!(jumps, [("ops", "fe80::2%eth1", 2222), ("me", "::1", 22), ("me", "gw_1", 23)]);
+}
+
+#[test]
 fn how_keys_are_checked_is_as_it_was_typed() {
     let (_home, mut typed) = defaults("StrictHostKeyChecking no\n");
     typed.host_key_checking = Some(HostKeyChecking::Yes);
@@ -129,7 +172,9 @@ fn errors_stand_where_the_value_is_written() {
         ("ansible_port: 70000", "`70000` isn't a port from 1 to 65535\n  --> inv.yaml:1:15"),
         ("ansible_port: [1]", "ansible_port must be a string, not a list\n  --> inv.yaml:1:15"),
         ("ansible_connection: winrm", "netplay has no connection `winrm`\n  --> inv.yaml:1:21"),
-        ("netplay_transport: openssh", "the transport `openssh` comes with a later version\n  --> inv.yaml:1:20"),
+        ("netplay_transport: opensh", "there is no transport `opensh`\n  --> inv.yaml:1:20"),
+        ("{netplay_transport: openssh, ansible_ssh_extra_args: -N}", "`-N` in ansible_ssh_extra_args is no option for"),
+        ("{netplay_transport: openssh, ansible_ssh_extra_args: -w}", "`-w` in ansible_ssh_extra_args has no value"),
         ("ansible_ssh_common_args: '-o X11Forwarding=yes'", "`-o X11Forwarding` in ansible_ssh_common_args is unknown"),
         ("ansible_ssh_extra_args: -6", "`-6` in ansible_ssh_extra_args is unknown"),
         ("ansible_ssh_extra_args: -o", "`-o` in ansible_ssh_extra_args has no value"),

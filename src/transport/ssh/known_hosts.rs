@@ -1,5 +1,6 @@
 //! known_hosts files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): which keys are known of a host, and where.
 
+use super::super::refusal::known_as;
 use super::super::{Failure, FailureKind, HostKeyChecking, Target};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -42,10 +43,21 @@ struct File {
 #[derive(Debug)]
 pub(super) struct Entry {
     line: usize,
-    revoked: bool,
+    marker: Marker,
     names: String,
     kind: String,
     key: String,
+}
+
+/// What stands before an entry's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marker {
+    /// Nothing: it is the host's own key.
+    None,
+    /// `@revoked`.
+    Revoked,
+    /// `@cert-authority`: the key signs those of hosts. libssh2 knows no certificates.
+    Authority,
 }
 
 /// An entry that matches a host: its file and itself.
@@ -66,7 +78,7 @@ impl KnownHosts {
     /// The entries for a target, in the order of the files.
     pub(super) fn find(&self, target: &Target) -> Result<Vec<Found>, Failure> {
         let mut found = Vec::new();
-        let name = lookup_name(target);
+        let name = known_as(target);
         for path in &target.known_hosts {
             let file = match self.file(path) {
                 Err(_) if target.host_key_checking == HostKeyChecking::No => continue,
@@ -75,8 +87,9 @@ impl KnownHosts {
             found.extend(file.find(&name).map(|e| (path.clone(), e)));
         }
         // As OpenSSH: a key that is stored without the port is good for each port.
-        if found.is_empty() && target.host_key_alias.is_none() && target.port != 22 {
-            return self.find(&Target { host_key_alias: Some(target.address.clone()), ..target.clone() });
+        let is_known = found.iter().any(|(_, e)| e.marker == Marker::None);
+        if !is_known && target.host_key_alias.is_none() && target.port != 22 {
+            found.extend(self.find(&Target { host_key_alias: Some(target.address.clone()), ..target.clone() })?);
         }
         Ok(found)
     }
@@ -102,7 +115,7 @@ impl KnownHosts {
 
     fn append(&self, target: &Target, key: &[u8], shown: &str) -> Result<(), Failure> {
         let Some(path) = target.known_hosts.first() else { return Ok(()) };
-        let line = format!("{} {} {shown}\n", lookup_name(target), key_kind(key));
+        let line = format!("{} {} {shown}\n", known_as(target), key_kind(key));
         let write = || -> std::io::Result<()> {
             if let Some(folder) = path.parent() {
                 DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -131,7 +144,7 @@ impl KnownHosts {
 /// The host key algorithms to ask for, those of known keys first: otherwise a host of which one type is known would
 /// show another one, and look changed.
 pub(super) fn algorithms(known: &[Found]) -> String {
-    let is_known = |kind: &str| known.iter().any(|(_, e)| !e.revoked && e.kind == kind);
+    let is_known = |kind: &str| known.iter().any(|(_, e)| e.marker == Marker::None && e.kind == kind);
     let (mut order, rest): (Vec<_>, Vec<_>) = ALGORITHMS.iter().partition(|(kind, _)| is_known(kind));
     order.extend(rest);
     order.iter().map(|(_, algorithms)| *algorithms).collect::<Vec<_>>().join(",")
@@ -141,49 +154,37 @@ pub(super) fn algorithms(known: &[Found]) -> String {
 fn judge(target: &Target, key: &[u8], shown: &str, known: &[Found]) -> Result<bool, Failure> {
     let kind = key_kind(key);
     let print = fingerprint(key);
-    let name = lookup_name(target);
-    if let Some((path, entry)) = known.iter().find(|(_, e)| e.revoked && e.key == shown) {
-        return Err(Failure::new(
-            FailureKind::HostKey,
-            format!("the host shows a key that is revoked by {}:{}", path.display(), entry.line),
-        )
-        .hint("don't connect before the host has a new key"));
+    if let Some((path, entry)) = known.iter().find(|(_, e)| e.marker == Marker::Revoked && e.key == shown) {
+        return Err(Failure::revoked_key(&format!("{}:{}", path.display(), entry.line)));
     }
-    let mut known = known.iter().filter(|(_, e)| !e.revoked).peekable();
     if target.host_key_checking == HostKeyChecking::No {
         return Ok(true);
     }
+    let authority = known.iter().find(|(_, e)| e.marker == Marker::Authority);
+    let mut known = known.iter().filter(|(_, e)| e.marker == Marker::None).peekable();
     let Some((first_path, first)) = known.peek().map(|(p, e)| (p, e.clone())) else {
         return match target.host_key_checking {
             HostKeyChecking::AcceptNew => Ok(false),
-            _ => Err(Failure::new(
-                FailureKind::HostKey,
-                format!("the host key of {name} isn't in known_hosts: {kind} {print}"),
-            )
-            .hint(format!(
-                "compare the fingerprint, then {}; or take the keys of new hosts by --host-key-checking accept-new",
-                adding(target),
-            ))),
+            _ => {
+                let unknown = Failure::unknown_key(target, &kind, &print);
+                Err(authority.map_or_else(|| unknown.clone(), |(path, entry)| unchecked(&unknown, path, entry)))
+            }
         };
     };
     if known.any(|(_, e)| e.key == shown) {
         return Ok(true);
     }
-    Err(Failure::new(
-        FailureKind::HostKey,
-        format!(
-            "the host key of {name} has changed: it shows {kind} {print}, and {}:{} has {} {}",
-            first_path.display(),
-            first.line,
-            first.kind,
-            STANDARD.decode(&first.key).map_or_else(|_| "an unreadable key".into(), |k| fingerprint(&k)),
-        ),
-    )
-    .hint(format!(
-        "if the host was reinstalled, forget the old key: ssh-keygen -f {} -R '{name}'; otherwise somebody may be \
-         in between",
-        first_path.display(),
-    )))
+    let old = STANDARD.decode(&first.key).map_or_else(|_| "an unreadable key".into(), |k| fingerprint(&k));
+    let old = format!("{} {old}", first.kind);
+    Err(Failure::changed_key(target, &format!("{kind} {print}"), first_path, first.line, &old))
+}
+
+/// The failure of a host that is known by who signs its key, out of that of one that isn't known.
+fn unchecked(unknown: &Failure, path: &Path, entry: &Entry) -> Failure {
+    let (message, path, line) = (&unknown.message, path.display(), entry.line);
+    let by = "vouches for it by a certificate (@cert-authority), which the transport ssh2 can't check";
+    Failure::new(FailureKind::HostKey, format!("{message}; {path}:{line} {by}"))
+        .hint("set netplay_transport: openssh for this host, or add its bare key to known_hosts")
 }
 
 impl File {
@@ -198,11 +199,14 @@ impl File {
     fn add(&mut self, line: &str, number: usize) {
         let mut words = line.split_whitespace();
         let mut first = words.next().unwrap_or_default();
-        let revoked = first == "@revoked";
-        if revoked {
+        let marker = match first {
+            "@revoked" => Marker::Revoked,
+            "@cert-authority" => Marker::Authority,
+            _ => Marker::None,
+        };
+        if marker != Marker::None {
             first = words.next().unwrap_or_default();
         }
-        // A line of @cert-authority names keys of which no host has one itself.
         if first.is_empty() || first.starts_with(['#', '@']) {
             return;
         }
@@ -218,7 +222,7 @@ impl File {
         }
         // The base64 of a hash is case-sensitive.
         let names = if first.starts_with('|') { first.to_owned() } else { names };
-        self.entries.push(Arc::new(Entry { line: number, revoked, names, kind: kind.to_owned(), key: key.to_owned() }));
+        self.entries.push(Arc::new(Entry { line: number, marker, names, kind: kind.to_owned(), key: key.to_owned() }));
     }
 
     fn find(&self, name: &str) -> impl Iterator<Item = Arc<Entry>> {
@@ -241,44 +245,6 @@ impl Entry {
         }
         super::super::ssh_config::matches_list(self.names.split(','), name)
     }
-}
-
-/// The name that known_hosts is searched for.
-fn lookup_name(target: &Target) -> String {
-    match (&target.host_key_alias, target.port) {
-        (Some(alias), _) => alias.to_lowercase(),
-        (None, 22) => target.address.to_lowercase(),
-        (None, port) => format!("[{}]:{port}", target.address.to_lowercase()),
-    }
-}
-
-/// How a key gets into known_hosts. What is behind another host, or has an alias, is nothing for ssh-keyscan; ssh asks.
-fn adding(target: &Target) -> String {
-    let port = |target: &Target| if target.port == 22 { String::new() } else { format!("-p {} ", target.port) };
-    let file = target.known_hosts.first().map_or("~/.ssh/known_hosts".into(), |p| p.display().to_string());
-    let quote = |text: String| shlex::try_quote(&text).map_or(text.clone(), |q| q.into_owned());
-    let mut options = String::new();
-    match (&target.proxy_command, &target.jumps[..]) {
-        (Some(command), _) => options = format!("-o {} ", quote(format!("ProxyCommand={command}"))),
-        (None, jumps @ [_, ..]) => {
-            let jump = |j: &Target| {
-                let address = if j.address.contains(':') { format!("[{}]", j.address) } else { j.address.clone() };
-                if j.port == 22 { format!("{}@{address}", j.user) } else { format!("{}@{address}:{}", j.user, j.port) }
-            };
-            options = format!("-J {} ", jumps.iter().map(jump).collect::<Vec<_>>().join(","));
-        }
-        (None, []) if target.host_key_alias.is_none() => {
-            return format!("add it: ssh-keyscan {}{} >> {file}", port(target), target.address);
-        }
-        (None, []) => {}
-    }
-    if let Some(alias) = &target.host_key_alias {
-        options += &format!("-o {} ", quote(format!("HostKeyAlias={alias}")));
-    }
-    if !file.ends_with("/.ssh/known_hosts") {
-        options += &format!("-o {} ", quote(format!("UserKnownHostsFile={file}")));
-    }
-    format!("log in once by hand and say yes: ssh {options}{}{}@{}", port(target), target.user, target.address)
 }
 
 /// The type of a key: the first string of its blob (RFC 4253, 6.6).
@@ -413,6 +379,28 @@ mod tests {
             let changed = check(&known, &target, &key("ssh-ed25519", "other"));
             assert_eq!(changed.is_ok(), checking == HostKeyChecking::No);
         }
+    }
+
+    #[test]
+    fn who_is_known_by_an_authority_is_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("authorities");
+        let ca = entry("ssh-ed25519", "ca");
+        fs::write(&path, format!("# one\n@cert-authority *.example,[::1]:2222 {ca}\n@revoked * {ca}\n")).unwrap();
+        let known = KnownHosts::default();
+        let mut target = Target { address: "::1".into(), port: 2222, ..target("a", &path) };
+        let told = check(&known, &target, &key("ssh-ed25519", "x")).unwrap_err();
+        let by = format!("; {}:2 vouches for it by a certificate", path.display());
+        assert!(
+            told.message.starts_with("the host key of [::1]:2222 isn't in") && told.message.contains(&by),
+            "{told}"
+        );
+        assert!(told.hint.unwrap().contains("netplay_transport: openssh"));
+        // A bare key that is known as well is good enough.
+        fs::write(&path, format!("@cert-authority * {ca}\n[::1]:2222 {}\n", entry("ssh-ed25519", "x"))).unwrap();
+        assert_eq!(check(&KnownHosts::default(), &target, &key("ssh-ed25519", "x")), Ok(()));
+        target.host_key_checking = HostKeyChecking::AcceptNew;
+        assert!(check(&KnownHosts::default(), &target, &key("ssh-ed25519", "y")).is_err());
     }
 
     #[test]

@@ -63,21 +63,12 @@ impl Stop {
         match self {
             Stop::Late => Failure::new(FailureKind::Timeout, "the deadline passed"),
             Stop::Interrupted => Failure::new(FailureKind::Interrupted, "the run was interrupted"),
-            Stop::Silent(count, seconds) => Failure::new(
-                FailureKind::Lost,
-                format!("the session was lost: {count} keepalives in {seconds} s went unanswered"),
-            )
-            .hint("the host hangs, was cut off, or went down; after that it is unknown how far it got"),
-            Stop::Ssh(error) => Failure::new(
-                FailureKind::Lost,
-                match number(&error) {
-                    code::SOCKET_DISCONNECT => "the session was lost: the host closed the connection".to_owned(),
-                    code::SOCKET_SEND | code::SOCKET_RECV => {
-                        "the session was lost: the connection was reset".to_owned()
-                    }
-                    _ => format!("the session was lost: {}", error.message()),
-                },
-            ),
+            Stop::Silent(count, seconds) => Failure::silent(count, seconds),
+            Stop::Ssh(error) => Failure::lost(match number(&error) {
+                code::SOCKET_DISCONNECT => "the host closed the connection",
+                code::SOCKET_SEND | code::SOCKET_RECV => "the connection was reset",
+                _ => error.message(),
+            }),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The login: agent, key files, password.
 
-use super::super::refusal::expired;
+use super::super::keys::{Keyring, certificates, is_usual, public_blob};
+use super::super::refusal::{asks_for_change, expired};
 use super::super::wait::{SLICE, wait};
-use super::super::{Deadline, Failure, FailureKind, Target};
+use super::super::{Deadline, Failure, FailureKind, Secret, Target};
 use super::link::{Link, Stop, code, number};
-use super::route::over;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rustix::event::{PollFd, PollFlags};
 use ssh2::{KeyboardInteractivePrompt, Prompt, Session};
 use std::os::fd::OwnedFd;
@@ -22,18 +20,15 @@ pub(super) fn login(
     deadline: &Deadline,
     patience: &Deadline,
     limit: Duration,
+    keyring: &Arc<Keyring>,
 ) -> Result<(), Failure> {
     let user = target.user.as_str();
     let mut tried = Vec::new();
     let lost = |stop: Stop, tried: &[String]| match stop {
         Stop::Interrupted => stop.lost(),
-        Stop::Ssh(_) => refused(target, "the host ended the login", tried).hint(
-            "its sshd allows a few keys only (MaxAuthTries); IdentitiesOnly with IdentityFile offers the right one",
-        ),
-        Stop::Late | Stop::Silent(..) => {
-            over(deadline, FailureKind::Login, format!("the login as {user} didn't end in time"))
-                .hint("the host may wait for its directory service (LDAP, SSSD) or for DNS (UseDNS)")
-        }
+        Stop::Ssh(_) => Failure::too_many_keys(target, tried),
+        Stop::Late | Stop::Silent(..) if deadline.cancelled() => Stop::Interrupted.lost(),
+        Stop::Late | Stop::Silent(..) => Failure::slow_login(user),
     };
     let list = |link: &mut Link| link.drive(deadline, |s| s.auth_methods(user).map(str::to_owned));
     let mut methods = list(link).map_err(|stop| lost(stop, &tried))?;
@@ -43,7 +38,7 @@ pub(super) fn login(
     let accepts = |methods: &str, method: &str| methods.split(',').any(|m| m == method);
     let takes_password = |methods: &str| accepts(methods, "password") || accepts(methods, "keyboard-interactive");
     if accepts(&methods, "publickey") {
-        let keys = Keys::of(target);
+        let keys = Keys::of(target, keyring.clone());
         let outcome = match &target.agent {
             None => keys.offer(&link.session, &link.socket, None, deadline),
             Some(agent) => beside(link, keys, agent.clone(), deadline)?,
@@ -60,19 +55,22 @@ pub(super) fn login(
         }
     }
     let Some(password) = &target.password else {
-        let hint = "is the user right (ansible_user), and is one of the keys in its authorized_keys? keys are named by \
-                    ansible_ssh_private_key_file or held by an agent; -k asks for a password";
-        let failure = refused(target, &format!("the host accepts {methods}"), &tried);
-        return Err(if failure.hint.is_none() { failure.hint(hint) } else { failure });
+        let failure = Failure::no_key_taken(target, &methods, &tried);
+        return Err(match certificates(target).first() {
+            Some(certificate) => Failure { hint: None, ..failure }.hint(format!(
+                "{certificate} is a certificate, and the transport ssh2 logs in with bare keys only: set \
+                 netplay_transport: openssh"
+            )),
+            None => failure,
+        });
     };
     if !takes_password(&methods) {
-        return Err(refused(target, &format!("the host accepts no password, only {methods}"), &tried));
+        return Err(Failure::not_let_in(target, &format!("the host accepts no password, only {methods}"), &tried));
     }
-    let again = "set ansible_password, or type it again with -k";
     let attempt = match password.attempt(patience) {
         Ok(attempt) => attempt,
         Err(_) if deadline.cancelled() => return Err(Stop::Interrupted.lost()),
-        Err(why) => return Err(refused(target, why, &tried)),
+        Err(why) => return Err(Failure::not_let_in(target, why, &tried)),
     };
     let deadline = &patience.within(limit);
     let mut prompter = Prompter { password: attempt.reveal().to_owned(), asked: Vec::new() };
@@ -94,22 +92,13 @@ pub(super) fn login(
         Err(stop) if stop.code() == Some(code::AUTHENTICATION_FAILED) => {
             attempt.settle(false);
             Err(match prompter.asked.get(1) {
-                Some(second) => refused(target, &format!("the host asks for more than a password: {second}"), &tried),
-                None => refused(target, "the password was refused", &tried).hint(again),
+                Some(second) => {
+                    Failure::not_let_in(target, &format!("the host asks for more than a password: {second}"), &tried)
+                }
+                None => Failure::wrong_password(target, &tried),
             })
         }
         Err(stop) => Err(lost(stop, &tried)),
-    }
-}
-
-fn refused(target: &Target, why: &str, tried: &[String]) -> Failure {
-    let tried = if tried.is_empty() { "nothing to try".to_owned() } else { format!("tried: {}", tried.join(", ")) };
-    let locked = tried.contains("is encrypted");
-    let failure = Failure::new(FailureKind::Login, format!("{} isn't let in: {why}; {tried}", target.user));
-    if locked {
-        failure.hint("add the encrypted key to an agent by ssh-add; netplay itself can't ask for passphrases yet")
-    } else {
-        failure
     }
 }
 
@@ -121,6 +110,7 @@ struct Keys {
     /// Those that are tried because they have a default name.
     usual: Vec<PathBuf>,
     only_these: bool,
+    keyring: Arc<Keyring>,
 }
 
 /// What offering keys came to.
@@ -130,9 +120,9 @@ struct Outcome {
 }
 
 impl Keys {
-    fn of(target: &Target) -> Keys {
+    fn of(target: &Target, keyring: Arc<Keyring>) -> Keys {
         let (usual, named) = target.identities.iter().cloned().partition(|p| is_usual(p));
-        Keys { user: target.user.clone(), named, usual, only_these: target.identities_only }
+        Keys { user: target.user.clone(), named, usual, only_these: target.identities_only, keyring }
     }
 
     /// Offers, until one is taken: the agent's copies of our files, named files, other keys of the agent, and files
@@ -181,10 +171,11 @@ impl Keys {
         let by_files = |paths: &[PathBuf], tried: &mut Vec<String>| -> Result<bool, Stop> {
             for path in paths.iter().filter(|path| !in_agent(path)) {
                 let shown = path.display();
-                match read_key(path) {
-                    Ok(text) => {
+                match self.keyring.read(path) {
+                    Ok((text, passphrase)) => {
                         tried.push(shown.to_string());
-                        let call = || session.userauth_pubkey_memory(&self.user, None, &text, None);
+                        let passphrase = passphrase.as_ref().map(Secret::reveal);
+                        let call = || session.userauth_pubkey_memory(&self.user, None, text.reveal(), passphrase);
                         if accepted(session, socket, deadline, tried, call)? {
                             return Ok(true);
                         }
@@ -222,7 +213,7 @@ fn beside(link: &mut Link, keys: Keys, agent: PathBuf, deadline: &Deadline) -> R
                 }
                 link.abandoned = true;
                 let message = format!("the agent at {} doesn't answer", agent.display());
-                return Err(over(deadline, FailureKind::Login, message).hint(
+                return Err(deadline.over(FailureKind::Login, message).hint(
                     "unset SSH_AUTH_SOCK, or name a key by ansible_ssh_private_key_file and set IdentityAgent none",
                 ));
             }
@@ -263,8 +254,10 @@ fn accepted(
             }
             Err(e) => {
                 let error = number(&e);
+                // What libssh2 makes of a host that closes the connection in place of an answer.
+                let unanswered = e.message() == "Waiting for USERAUTH response";
                 let stop = Stop::Ssh(e);
-                if stop.is_loss() {
+                if stop.is_loss() || unanswered {
                     return Err(stop);
                 }
                 if let (Stop::Ssh(e), Some(last)) = (&stop, tried.last_mut())
@@ -279,60 +272,6 @@ fn accepted(
     }
 }
 
-/// Whether a file is one that is tried without being named.
-pub(in super::super) fn is_usual(path: &Path) -> bool {
-    let name = path.file_name().and_then(|n| n.to_str());
-    let folder = path.parent().and_then(Path::file_name);
-    name.is_some_and(|n| super::super::USUAL_KEYS.contains(&n)) && folder.is_some_and(|f| f == ".ssh")
-}
-
-/// The text of a private key that can be used without a passphrase.
-fn read_key(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => "doesn't exist".to_owned(),
-        _ => format!("can't be read ({e})"),
-    })?;
-    let encrypted = match openssh_key(&text) {
-        Some(blob) => string(&blob, MAGIC.len()).is_some_and(|(cipher, _)| cipher != b"none"),
-        None => text.contains("ENCRYPTED"),
-    };
-    if encrypted { Err("is encrypted and not in the agent".to_owned()) } else { Ok(text) }
-}
-
-const MAGIC: &[u8] = b"openssh-key-v1\0";
-
-/// The bytes of a private key in OpenSSH's format (PROTOCOL.key).
-fn openssh_key(text: &str) -> Option<Vec<u8>> {
-    let (_, rest) = text.split_once("-----BEGIN OPENSSH PRIVATE KEY-----")?;
-    let (body, _) = rest.split_once("-----END")?;
-    let body: String = body.split_whitespace().collect();
-    STANDARD.decode(body).ok().filter(|blob| blob.starts_with(MAGIC))
-}
-
-/// An SSH string at an offset, and where it ends.
-fn string(blob: &[u8], at: usize) -> Option<(&[u8], usize)> {
-    let len = u32::from_be_bytes(blob.get(at..at + 4)?.try_into().ok()?) as usize;
-    let end = (at + 4).checked_add(len)?;
-    Some((blob.get(at + 4..end)?, end))
-}
-
-/// The public key of a key file: from the `.pub` beside it, or out of the file itself, which holds it unencrypted.
-fn public_blob(path: &Path) -> Option<Vec<u8>> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".pub");
-    let of_line = |text: String| STANDARD.decode(text.split_whitespace().nth(1)?).ok();
-    if let Some(blob) = std::fs::read_to_string(beside).ok().and_then(of_line) {
-        return Some(blob);
-    }
-    let text = std::fs::read_to_string(path).ok()?;
-    let Some(blob) = openssh_key(&text) else { return of_line(text) };
-    let (_, at) = string(&blob, MAGIC.len())?;
-    let (_, at) = string(&blob, at)?;
-    let (_, at) = string(&blob, at)?;
-    // The number of keys, always one, stands before the key.
-    string(&blob, at + 4).map(|(key, _)| key.to_vec())
-}
-
 /// Answers the first hidden question with the password, and no other.
 struct Prompter {
     password: String,
@@ -341,8 +280,7 @@ struct Prompter {
 
 impl Prompter {
     fn is_change(&self) -> bool {
-        let changes = ["new password", "current password", "change your password"];
-        self.asked.iter().any(|text| changes.iter().any(|part| text.to_lowercase().contains(part)))
+        self.asked.iter().any(|question| asks_for_change(question))
     }
 }
 
@@ -361,37 +299,6 @@ impl KeyboardInteractivePrompt for Prompter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-
-    /// A private key file in OpenSSH's format, as far as it is looked at.
-    fn key_file(cipher: &str, public: &[u8]) -> String {
-        let string = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
-        let blob = [MAGIC, &string(cipher.as_bytes()), &string(b"none"), &string(b""), &[0, 0, 0, 1], &string(public)]
-            .concat();
-        let text = STANDARD.encode(blob);
-        let (first, second) = text.split_at(40);
-        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{first}\n{second}\n-----END OPENSSH PRIVATE KEY-----\n")
-    }
-
-    #[test]
-    fn a_private_key_shows_its_public_one_and_whether_it_is_encrypted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::write(path("plain"), key_file("none", b"the public key")).unwrap();
-        fs::write(path("locked"), key_file("aes256-ctr", b"another")).unwrap();
-        fs::write(path("pem"), "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n").unwrap();
-        fs::write(path("pem.pub"), format!("ssh-rsa {} me@here\n", STANDARD.encode(b"rsa"))).unwrap();
-        assert!(read_key(&path("plain")).is_ok());
-        assert_eq!(read_key(&path("locked")).unwrap_err(), "is encrypted and not in the agent");
-        assert_eq!(read_key(&path("pem")).unwrap_err(), "is encrypted and not in the agent");
-        assert_eq!(read_key(&path("none")).unwrap_err(), "doesn't exist");
-        assert_eq!(public_blob(&path("plain")).unwrap(), b"the public key");
-        assert_eq!(public_blob(&path("locked")).unwrap(), b"another");
-        assert_eq!(public_blob(&path("pem")).unwrap(), b"rsa");
-        assert_eq!(public_blob(&path("none")), None);
-        fs::write(path("cut"), "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END").unwrap();
-        assert_eq!(public_blob(&path("cut")), None);
-    }
 
     #[test]
     fn only_the_first_hidden_question_gets_the_password() {
@@ -402,12 +309,5 @@ mod tests {
         assert!(!prompter.is_change());
         assert_eq!(prompter.prompt("", "", &[ask("New password: ", false)]), [""]);
         assert!(prompter.is_change());
-    }
-
-    #[test]
-    fn keys_of_usual_names_are_those_in_the_ssh_folder() {
-        assert!(is_usual(Path::new("/home/x/.ssh/id_rsa")));
-        assert!(!is_usual(Path::new("/home/x/.ssh/cluster")));
-        assert!(!is_usual(Path::new("/srv/keys/id_rsa")));
     }
 }

@@ -6,22 +6,19 @@ mod login;
 mod route;
 mod watch;
 
+use super::gate::{Bastions, queued, retried};
+use super::keys::Keyring;
 use super::wait::SLICE;
-use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Reply, Session, Target, Transport};
+use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Limits, Reply, Session, Target, Transport};
 use known_hosts::KnownHosts;
 use link::{Link, Stop, code, number};
 use ssh2::{Channel, MethodType};
-use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::Watch;
 
-/// How many handshakes one bastion is asked for at once; its sshd drops some at random from 10 on (`MaxStartups`).
-const PER_BASTION: usize = 8;
-/// How often a connection is made again that the host closed before it named itself, as `MaxStartups` does.
-const RETRIES: u32 = 3;
 /// For how long a refused channel is asked for again: with `MaxSessions 1` the one before must have ended.
 const CHANNEL_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -30,50 +27,31 @@ const KEX: &str = "curve25519-sha256,curve25519-sha256@libssh.org,ecdh-sha2-nist
                    ecdh-sha2-nistp521,diffie-hellman-group14-sha256,diffie-hellman-group-exchange-sha256,\
                    diffie-hellman-group16-sha512,diffie-hellman-group18-sha512,diffie-hellman-group14-sha1";
 
-/// How long the parts of a connect may take.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// TCP, for hosts without a limit of their own.
-    pub connect: Duration,
-    /// From the TCP connection to the end of the login.
-    pub login: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { connect: Duration::from_secs(10), login: Duration::from_secs(30) }
-    }
-}
-
 /// The transport of `ansible_connection: ssh`.
 #[derive(Debug, Default)]
 pub struct Ssh {
     limits: Limits,
     known_hosts: KnownHosts,
-    bastions: Mutex<HashMap<String, Arc<Gate>>>,
+    bastions: Arc<Bastions>,
+    keyring: Arc<Keyring>,
 }
 
 impl Ssh {
-    /// With these limits.
-    pub fn new(limits: Limits) -> Ssh {
-        Ssh { limits, ..Ssh::default() }
+    /// With these limits, and what it shares with other transports: the gates of bastions and unlocked keys.
+    pub(super) fn new(limits: Limits, bastions: Arc<Bastions>, keyring: Arc<Keyring>) -> Ssh {
+        Ssh { limits, bastions, keyring, ..Ssh::default() }
     }
 
     /// A connection that is logged in, over all jumps.
     fn open(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Link, Failure> {
         let mut way: Option<(&Target, Link)> = None;
         for bastion in &target.jumps {
-            let key = format!("{}@{}:{}", bastion.user, bastion.address, bastion.port);
-            let mut bastions = self.bastions.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = bastions.entry(key).or_insert_with(|| Arc::new(Gate::new(PER_BASTION))).clone();
-            drop(bastions);
+            let own = self.bastions.gate(bastion);
             // Held before TCP connects: what a bastion counts is connections that aren't logged in yet.
             let permit = own.enter(deadline).ok_or_else(|| queued(deadline))?;
             let link = self.hop(bastion, way, gate, deadline);
             drop(permit);
-            let link =
-                link.map_err(|f| Failure { message: format!("bastion {}: {}", bastion.host, f.message), ..f })?;
-            way = Some((bastion, link));
+            way = Some((bastion, link.map_err(|f| f.of_bastion(bastion))?));
         }
         self.hop(target, way, gate, deadline)
     }
@@ -106,19 +84,7 @@ impl Ssh {
                 }),
             };
         }
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let socket = route::tcp(target, &connecting())?;
-            match self.greet(target, socket, gate, deadline) {
-                // Not each at the same time again.
-                Err(f) if f.message == DROPPED && tries < RETRIES => {
-                    let jitter = u64::from(getrandom::u32().unwrap_or_default() % 400);
-                    std::thread::sleep(deadline.left().min(Duration::from_millis(100 + jitter)));
-                }
-                other => return other,
-            }
-        }
+        retried(deadline, || self.greet(target, route::tcp(target, &connecting())?, gate, deadline))
     }
 
     /// Handshake, host key and login over a connected socket.
@@ -141,7 +107,7 @@ impl Ssh {
         let key = link.session.host_key().map(|(key, _)| key.to_vec());
         let key = key.ok_or_else(|| Failure::new(FailureKind::Handshake, "the host showed no host key"))?;
         self.known_hosts.check(target, &key, &known)?;
-        login::login(&mut link, target, &until, deadline, self.limits.login)?;
+        login::login(&mut link, target, &until, deadline, self.limits.login, &self.keyring)?;
         Ok(link)
     }
 }
@@ -153,37 +119,21 @@ impl Transport for Ssh {
     }
 }
 
-fn queued(deadline: &Deadline) -> Failure {
-    route::over(deadline, FailureKind::Timeout, "the deadline passed while other hosts were logged in to")
-}
-
-const DROPPED: &str = "the host closed the connection before it said anything";
-
 fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duration) -> Failure {
     let said = link.session.banner_bytes().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default();
     let named = said.starts_with("SSH-");
     // sshd tells some of those that it drops why, in a line before its name.
     let other = !said.is_empty() && !named && !said.contains("MaxStartups") && !said.starts_with("Not allowed");
-    let fail = |message: String| route::over(deadline, FailureKind::Handshake, message);
+    let fail = |message: String| deadline.over(FailureKind::Handshake, message);
     let seconds = time.as_secs();
     match &stop {
         Stop::Interrupted => stop.lost(),
-        Stop::Late | Stop::Silent(..) if named => {
-            fail(format!("the host fell silent in the key exchange, for {seconds} s"))
-                .hint("small packets pass and large ones may not: is an MTU on the way too small?")
-        }
-        Stop::Late | Stop::Silent(..) => {
-            fail(format!("the host accepted the connection and didn't name itself as an SSH server within {seconds} s"))
-                .hint("its sshd hangs, the host is out of memory, or another service listens on this port")
-        }
+        Stop::Late | Stop::Silent(..) if deadline.cancelled() => Stop::Interrupted.lost(),
+        Stop::Late | Stop::Silent(..) if named => Failure::no_key_exchange(seconds),
+        Stop::Late | Stop::Silent(..) => Failure::no_banner(seconds),
         Stop::Ssh(error) => match number(error) {
-            _ if other => {
-                let said: String = said.chars().filter(|c| !c.is_control()).take(80).collect();
-                fail(format!("what answers isn't an SSH server: it says {said}"))
-                    .hint("is the port right (ansible_port)?")
-            }
-            _ if !named && stop.is_loss() => fail(DROPPED.to_owned())
-                .hint("its sshd may be at its MaxStartups, still starting, or closed to this address"),
+            _ if other => Failure::no_ssh_server(&said),
+            _ if !named && stop.is_loss() => Failure::dropped(),
             _ if !named => fail(format!("what answers isn't an SSH server ({})", error.message())),
             _ if stop.is_loss() => {
                 fail("the host closed the connection in the key exchange".to_owned()).hint("its sshd's log says why")
@@ -220,11 +170,7 @@ impl Channels {
                     self.link.wait(deadline, Duration::from_millis(20)).map_err(Stop::lost)?;
                 }
                 Err(Stop::Ssh(e)) => {
-                    return Err(Failure::new(
-                        FailureKind::Refused,
-                        format!("the host let us in and opens no further session ({})", e.message()),
-                    )
-                    .hint("its sshd's MaxSessions is 0, or what was run before hasn't ended"));
+                    return Err(Failure::no_channel(e.message()));
                 }
                 Err(stop) => return Err(stop.lost()),
             }
@@ -235,16 +181,13 @@ impl Channels {
 impl Session for Channels {
     fn execute(&mut self, request: &str, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
         if self.stuck {
-            return Err(Failure::new(FailureKind::Lost, "the session was lost: the host stopped reading"));
+            return Err(Failure::lost("the host stopped reading"));
         }
         let _watch = Watch::over(&self.link.socket, deadline);
         let mut channel = self.channel(deadline)?;
         self.executions += 1;
         self.link.drive(deadline, |_| channel.exec(request)).map_err(|stop| match stop.code() {
-            Some(code::CHANNEL_REQUEST_DENIED) => {
-                Failure::new(FailureKind::Refused, "the host refuses to run commands")
-                    .hint("the account may be for file transfer or forwarding only")
-            }
+            Some(code::CHANNEL_REQUEST_DENIED) => Failure::no_commands(),
             _ => stop.lost(),
         })?;
         let mut talk = Talk { channel, outgoing: Vec::new(), written: 0, end: false, ended: false };

@@ -1,5 +1,6 @@
 //! The byte stream under an SSH connection: TCP, a channel through a bastion, or a command.
 
+use super::super::refusal::REFUSES;
 use super::super::wait::{SLICE, wait};
 use super::super::{Deadline, Failure, FailureKind, Target};
 use super::link::{Link, code};
@@ -36,27 +37,18 @@ fn addresses(target: &Target, deadline: &Deadline) -> Result<Vec<SocketAddr>, Fa
             Ok(Err(e)) => {
                 let text = e.to_string();
                 let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
-                return Err(Failure::new(FailureKind::Name, format!("{name} can't be resolved: {text}")).hint(hint));
+                return Err(Failure::no_name(&name, text));
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new(FailureKind::Name, format!("the look-up of {name} failed")));
             }
             Err(mpsc::RecvTimeoutError::Timeout) if deadline.left().is_zero() => {
-                return Err(
-                    over(deadline, FailureKind::Name, format!("the look-up of {name} got no answer")).hint(hint)
-                );
+                return Err(deadline
+                    .over(FailureKind::Name, format!("the look-up of {name} got no answer"))
+                    .hint(hint));
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
-    }
-}
-
-/// The failure of this kind, or that the run was interrupted.
-pub(super) fn over(deadline: &Deadline, kind: FailureKind, message: impl Into<String>) -> Failure {
-    if deadline.cancelled() {
-        Failure::new(FailureKind::Interrupted, "the run was interrupted")
-    } else {
-        Failure::new(kind, message)
     }
 }
 
@@ -74,19 +66,12 @@ pub(super) fn tcp(target: &Target, deadline: &Deadline) -> Result<OwnedFd, Failu
             break;
         }
     }
-    let failure = over(deadline, FailureKind::Connect, format!("no connection: {}", refusals.join(", ")));
-    Err(if failure.kind == FailureKind::Connect && refusals.iter().all(|r| r.ends_with(REFUSED)) {
-        failure.hint("no SSH server listens there; is the port right?")
-    } else {
-        failure
-    })
+    Err(if deadline.cancelled() { deadline.passed() } else { Failure::no_connection(&refusals) })
 }
-
-const REFUSED: &str = "refuses it";
 
 fn connect(address: &SocketAddr, deadline: &Deadline) -> Result<OwnedFd, String> {
     let told = |e: Errno| match e {
-        Errno::CONNREFUSED => REFUSED.to_owned(),
+        Errno::CONNREFUSED => REFUSES.to_owned(),
         Errno::HOSTUNREACH | Errno::NETUNREACH => "has no route to it".to_owned(),
         Errno::TIMEDOUT => "doesn't answer".to_owned(),
         e => format!("fails ({e})"),
@@ -128,12 +113,7 @@ pub(super) fn through(mut bastion: Link, via: &Target, to: &Target, deadline: &D
                 super::link::Stop::Ssh(e) => e.message().to_owned(),
                 _ => String::new(),
             };
-            let failure = Failure::new(
-                FailureKind::Connect,
-                format!("the bastion {} doesn't get through to {host}:{port}: {text}", via.host),
-            );
-            return failure
-                .hint("is it up, is the address right as seen from the bastion, does its sshd allow TCP forwarding?");
+            return Failure::not_through(via, to, &text);
         }
         match stop {
             super::link::Stop::Late => Failure::new(
