@@ -381,7 +381,12 @@ impl Loader<'_> {
             Some(Ok(event)) => Ok(event),
             Some(Err(e)) => {
                 let span = Span::at(self.source, e.marker().line(), e.marker().col() + 1, 1);
-                let mut error = self.error(&span, format!("not valid YAML: {}", e.info()));
+                let message = match e.info() {
+                    // The parser's own limit, which flow sequences reach before ours.
+                    "recursion limit exceeded" => format!("nested deeper than {MAX_DEPTH}"),
+                    info => format!("not valid YAML: {info}"),
+                };
+                let mut error = self.error(&span, message);
                 let line = self.source.text.lines().nth(e.marker().line().saturating_sub(1)).unwrap_or_default();
                 if line.trim_start_matches(' ').starts_with('\t') {
                     error = error.hint("YAML is indented by spaces, never by tabs");

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much of one frame's output is kept; a read of our own that prints more fails.
 pub const MAX_OUTPUT: usize = 1 << 20;
+/// How much of all frames together, and how many of them: a host that prints without end fills no memory.
+const MAX_KEPT: usize = 1 << 26;
+const MAX_FRAMES: usize = 1 << 18;
 const MAX_TEXT: usize = 1 << 16;
 const MAX_HEADER: usize = 4096;
 const MAX_NOISE: usize = 4096;
@@ -23,6 +26,8 @@ pub struct Reader {
     buffer: Vec<u8>,
     data: Vec<u8>,
     overflow: bool,
+    /// How many bytes have been kept.
+    kept: usize,
     noise: Vec<u8>,
     /// What its shell said on standard error after it had begun, at most 4 KiB.
     said: Vec<u8>,
@@ -80,6 +85,7 @@ impl Reader {
             buffer: Vec::new(),
             data: Vec::new(),
             overflow: false,
+            kept: 0,
             noise: Vec::new(),
             said: Vec::new(),
             frames: BTreeMap::new(),
@@ -154,7 +160,10 @@ impl Reader {
             };
             let Some(code) = frame.code else { return Err(Trouble::new(self.lost("how the probe ended was lost"))) };
             if frame.overflow {
-                let message = format!("what it is known by has more than {} MiB on this host", MAX_OUTPUT >> 20);
+                let message = match frame.data.len() {
+                    MAX_OUTPUT => format!("what it is known by has more than {} MiB on this host", MAX_OUTPUT >> 20),
+                    _ => format!("the host sent more than {} MiB in one answer", MAX_KEPT >> 20),
+                };
                 return Err(Trouble::new(message).hint("look for a large file among those that it depends on"));
             }
             Ok(match fragment.user {
@@ -171,9 +180,10 @@ impl Reader {
     }
 
     fn keep(&mut self, upto: usize) {
-        let room = MAX_OUTPUT.saturating_sub(self.data.len());
+        let room = MAX_OUTPUT.saturating_sub(self.data.len()).min(MAX_KEPT.saturating_sub(self.kept));
         self.overflow |= upto > room;
         self.data.extend_from_slice(&self.buffer[..upto.min(room)]);
+        self.kept += upto.min(room);
     }
 
     /// Takes as much of the buffer as can be understood. False when more is needed.
@@ -217,8 +227,9 @@ impl Reader {
             }
             State::Text { left, text, .. } => {
                 let n = self.buffer.len().min(*left);
-                let room = MAX_TEXT.saturating_sub(text.len());
+                let room = MAX_TEXT.saturating_sub(text.len()).min(MAX_KEPT.saturating_sub(self.kept));
                 text.extend_from_slice(&self.buffer[..n.min(room)]);
+                self.kept += n.min(room);
                 self.buffer.drain(..n);
                 *left -= n;
                 if *left > 0 {
@@ -238,6 +249,9 @@ impl Reader {
                     text,
                 };
                 self.frames.insert(index, frame);
+                if self.frames.len() > MAX_FRAMES {
+                    self.state = State::Over;
+                }
                 true
             }
         }

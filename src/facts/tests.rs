@@ -195,6 +195,17 @@ fn a_node_with_every_kind_of_card() {
 }
 
 #[test]
+fn what_playbooks_are_checked_against_is_what_there_is() {
+    let (facts, _) = node(None);
+    let keys = |value: &Value| value.as_object().map_or(Vec::new(), |o| o.keys().cloned().collect());
+    let known = crate::playbook::FACTS;
+    assert_eq!(keys(&facts), known.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    for (name, known) in known {
+        assert_eq!(keys(&facts[name]), *known, "{name}");
+    }
+}
+
+#[test]
 fn what_could_not_be_found_out_is_null_and_said() {
     let (facts, warnings) = node(Some("links"));
     assert_eq!(facts["interfaces"], Value::Null);

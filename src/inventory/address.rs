@@ -1,7 +1,8 @@
 //! A host as an inventory writes it: a name or address, maybe with ranges, maybe with a port.
 //!
 //! The rules are those of ansible-core's `parse_address`: `host:22`, `[fe80::1]:22`, `fe80::1` without a port. What it
-//! wouldn't take for a host is a name as it stands, colon and all.
+//! wouldn't take for a host is a name as it stands, colon and all. Two forms go beyond it, where it fails or makes a
+//! name of the brackets: `[fe80::1]` without a port, and `[fe80::1%eth0]:22` with the zone of a link-local address.
 
 use super::hostlist;
 use crate::error::{Error, Kind};
@@ -38,10 +39,13 @@ fn is_hostname(text: &str) -> bool {
     HOSTNAME.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Whether it is an IPv6 address, ranges in place of its numbers allowed.
+/// Whether it is an IPv6 address, maybe with a zone, ranges in place of its numbers allowed.
 fn is_ipv6(text: &str) -> bool {
     let mut plain = String::new();
-    let mut rest = text;
+    let mut rest = match text.split_once('%') {
+        Some((address, zone)) if !zone.is_empty() && !zone.contains(['[', ']', ':']) => address,
+        _ => text,
+    };
     while let Some((before, after)) = rest.split_once('[') {
         let Some((_, after)) = after.split_once(']') else { return false };
         plain = plain + before + "1";
@@ -52,7 +56,8 @@ fn is_ipv6(text: &str) -> bool {
 
 /// Splits a host into what may be expanded and its port, by the rules of Ansible.
 pub(super) fn split(text: &str) -> (&str, Option<&str>) {
-    let (host, port) = split_port(text);
+    let alone = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).filter(|t| is_ipv6(t));
+    let (host, port) = alone.map_or_else(|| split_port(text), |host| (host, None));
     if is_hostname(host) || is_ipv6(host) {
         (host, port.filter(|p| p.bytes().any(|b| b != b'0')))
     } else {
@@ -109,7 +114,13 @@ mod tests {
             ("h:", "h:", None),
             ("user@h:22", "user@h:22", None),
             ("h:0", "h", None),
-            ("n[1:3]", "n[1:3]", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[fe80::1%eth0]", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:22", "fe80::1%eth0", Some("22")),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[1:3]", "[1:3]", None),
+            ("::ffff:10.0.0.1", "::ffff:10.0.0.1", None),
+            ("n_1_a:22", "n_1_a", Some("22")),
         ] {
             assert_eq!(split(text), (host, port), "{text}");
         }

@@ -93,8 +93,13 @@ impl Reader<'_> {
         }
         if line.text.starts_with('[') && line.text.ends_with(']') {
             let message = format!("`{}` isn't a section", line.text);
-            return Err(Error::inventory(&line.whole(), message)
-                .hint("a section is written `[group]`, `[group:vars]` or `[group:children]`, without blanks"));
+            let error = Error::inventory(&line.whole(), message);
+            return Err(match address::split(line.text) {
+                (host, None) if host != line.text => {
+                    error.hint(format!("an IPv6 address stands here without brackets: `{host}`, or `[{host}]:PORT`"))
+                }
+                _ => error.hint("a section is written `[group]`, `[group:vars]` or `[group:children]`, without blanks"),
+            });
         }
         match self.section {
             Section::Hosts => self.host(line),
@@ -201,7 +206,8 @@ impl Reader<'_> {
             let from = if as_written { word.from + name.len() + 1 } else { word.from };
             vars.push((Arc::from(name), literal::value(value, &line.place(from, word.to))));
         }
-        self.meta.add_hosts(self.tree, &names, port.map(|p| Node::plain(&place, p.to_string())), self.group, &vars)
+        let port = port.map(|p| Node::plain(&place, p.to_string()));
+        self.meta.add_hosts(self.tree, &names, (port, &place), self.group, &vars)
     }
 }
 

@@ -285,6 +285,7 @@ impl Loader<'_> {
         for (from, part) in hostlist::split_list(text) {
             let place = hostlist::within(&whole.span, text, from, from + part.len());
             let (names, port) = address::expand(part, &place)?;
+            self.tree.make_room(names.len(), &place)?;
             let port = port.map(|p| Node::plain(&place, p.to_string()));
             for name in &names {
                 if !self.tree.has_host(name) {
@@ -400,10 +401,12 @@ fn listing_hint(name: &str) -> String {
     format!("let Ansible write it out: `ansible-inventory -i {name} --list > inv.json`, then `-i inv.json`")
 }
 
-/// Whether the first line that says something is one of YAML rather than of INI.
+/// Whether the first line that says something is one of YAML rather than of INI: a key, not a section or a host whose
+/// value or comment has a colon in it.
 fn looks_like_yaml(text: &str) -> bool {
     let first = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with(['#', ';']));
-    first.is_some_and(|l| l == "---" || l.starts_with('{') || l.ends_with(':') || l.contains(": "))
+    let key = |l: &str| l.split([' ', '\t']).next().is_some_and(|word| word.ends_with(':'));
+    first.is_some_and(|l| l == "---" || l.starts_with('{') || key(l))
 }
 
 /// Comments of INI files needn't be UTF-8, as Ansible doesn't look at them: what isn't is replaced.
@@ -454,10 +457,11 @@ impl Meta {
         &self,
         tree: &mut Tree,
         names: &[String],
-        port: Option<Node>,
+        (port, place): (Option<Node>, &Span),
         group: GroupId,
         vars: &[(Arc<str>, Node)],
     ) -> Result<(), Error> {
+        tree.make_room(names.len(), place)?;
         for name in names {
             let id = self.add_host(tree, name, port.as_ref(), group);
             vars.iter().try_for_each(|(name, value)| tree.set_host_var(id, name, value))?;

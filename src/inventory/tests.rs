@@ -23,6 +23,33 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 }
 
 #[test]
+fn addresses_in_brackets_are_hosts() {
+    let inventory = of("hosts.yaml", "all: {hosts: {'[2001:db8::1]': , '[fe80::1%eth0]:22': }}");
+    assert_eq!(names(&inventory, inventory.hosts()), "2001:db8::1 fe80::1%eth0");
+    let (inventory, _) = Inventory::load(&["[2001:db8::1],[fe80::1%eth0]:22".to_owned()], &quiet()).unwrap();
+    assert_eq!(names(&inventory, inventory.hosts()), "2001:db8::1 fe80::1%eth0");
+    let told = errors(&[("hosts", "[g]\n[2001:db8::1]\n")]);
+    assert!(told.contains("without brackets: `2001:db8::1`, or `[2001:db8::1]:PORT`"), "{told}");
+}
+
+#[test]
+fn what_is_too_much_is_an_error() {
+    let told = errors(&[("hosts", &"n[1:99999]\n".repeat(12))]);
+    assert!(told.contains("lists more than 1000000 hosts\n  --> hosts:11:1"), "{told}");
+    let mut deep = String::new();
+    (0..2000).for_each(|i| deep += &format!("[g{i}:children]\ng{}\n", i + 1));
+    let told = errors(&[("hosts", &format!("{deep}[g2000]\nn1\n"))]);
+    assert!(told.contains("is nested deeper than 1000 groups"), "{told}");
+    for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "a: &a\n".repeat(100_000), "- ".repeat(100_000)] {
+        assert!(errors(&[("hosts.yaml", &text)]).len() > 20, "{}", &text[..4]);
+        assert!(errors(&[("hosts.sh", &format!("#!/bin/sh\ncat <<'E'\n{text}\nE\n"))]).len() > 20, "{}", &text[..4]);
+    }
+    // Long lines and deep values of INI are texts.
+    let text = format!("n1 a={} b={}\n", "[".repeat(100_000), "x".repeat(1_000_000));
+    assert_eq!(of("hosts", &text).hosts().count(), 1);
+}
+
+#[test]
 fn what_is_no_file_is_not_read() {
     let dir = folder(&[("inv/hosts", "n1\n")]);
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("inv/pipe")).unwrap();
@@ -427,7 +454,7 @@ fn broken_files_are_told_with_place_and_remedy() {
         ("h", "h x=a\\", "nothing is behind this backslash", "h:1:6"),
         ("h.ini", "h:\n", "`h:` ends in a colon without a port", "h.ini:1:1"),
         ("h.ini", "---\n", "this looks like YAML", "ends in .yaml"),
-        ("h", "n[1:99999999]\n", "more than 1000000 names", "h:1:3"),
+        ("h", "n[1:99999999]\n", "more than 100000 names", "h:1:3"),
         ("h.json", "{\"_meta\": {\"hostvars\": []}}", "`hostvars` is an object, not a list", "h.json:1:24"),
         (
             "h.json",

@@ -78,7 +78,14 @@ pub(super) struct Tree {
     pub(super) sets: Vec<Arc<[GroupId]>>,
     /// The first host that is this machine by its name.
     localhost: Option<HostId>,
+    /// How many hosts have been listed.
+    listed: usize,
 }
+
+/// How many hosts the ranges of an inventory may stand for, each counted as often as it is listed.
+const MAX_LISTED: usize = 1_000_000;
+/// How deep groups may be nested.
+const MAX_DEPTH: usize = 1000;
 
 /// The names that stand for this machine even where the inventory doesn't know them.
 const LOCALHOST: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -93,6 +100,7 @@ impl Tree {
             explicit: 0,
             sets: Vec::new(),
             localhost: None,
+            listed: 0,
         };
         tree.add_group("all");
         tree.add_group("ungrouped");
@@ -149,6 +157,16 @@ impl Tree {
         (id, known.is_none())
     }
 
+    /// Makes sure that so many more hosts can be listed.
+    pub(super) fn make_room(&mut self, hosts: usize, place: &Span) -> Result<(), Error> {
+        self.listed += hosts;
+        if self.listed > MAX_LISTED {
+            let message = format!("the inventory lists more than {MAX_LISTED} hosts");
+            return Err(Error::inventory(place, message).hint("is there a digit too many in a range?"));
+        }
+        Ok(())
+    }
+
     fn new_host(&mut self, name: &str) -> HostId {
         let (id, name) = (HostId::at(self.hosts.len()), Arc::<str>::from(name));
         if self.localhost.is_none() && LOCALHOST.contains(&&*name) {
@@ -169,6 +187,11 @@ impl Tree {
 
     /// Makes one group the child of another.
     pub(super) fn add_child(&mut self, parent: GroupId, child: GroupId, place: &Span) -> Result<(), Error> {
+        // What has no children isn't above anything.
+        if parent != child && self.group(child).children.is_empty() {
+            self.link(parent, child);
+            return Ok(());
+        }
         if let Some(way) = self.way_up(parent, child) {
             let names: Vec<&str> = way.iter().rev().map(|id| &*self.group(*id).name).collect();
             let name = &self.group(child).name;
@@ -262,6 +285,10 @@ impl Tree {
         }
         self.explicit = explicit;
         self.measure();
+        if let Some(deep) = self.groups.iter().find(|g| g.depth > MAX_DEPTH) {
+            let message = format!("the group `{}` is nested deeper than {MAX_DEPTH} groups", deep.name);
+            return Err(Error::new(Kind::Inventory, message).hint("take some of the groups above it out"));
+        }
         self.number_sets();
         self.list_members();
         let both = self.groups.iter().filter(|g| self.host_ids.contains_key(&g.name)).map(|g| {

@@ -88,7 +88,8 @@ impl Reader<'_> {
         };
         let (names, port) = address::expand(text, &name.span)?;
         let vars: Vec<_> = entries.iter().map(|(k, v)| (Arc::from(k.text().unwrap_or_default()), v.clone())).collect();
-        self.meta.add_hosts(self.tree, &names, port.map(|p| Node::plain(&name.span, p.to_string())), group, &vars)
+        let port = port.map(|p| Node::plain(&name.span, p.to_string()));
+        self.meta.add_hosts(self.tree, &names, (port, &name.span), group, &vars)
     }
 }
 

@@ -130,7 +130,8 @@ impl Playbook {
     /// # Errors
     /// Everything that is wrong in it.
     pub fn load(path: &Path) -> Result<Playbook, Errors> {
-        Loader::new(resource::find, &|| resource::TYPES.iter().map(|t| t.name()).collect()).playbook(path)
+        let known = || resource::TYPES.iter().map(|t| t.name()).collect();
+        template::deep(|| Loader::new(resource::find, &known).playbook(path))
     }
 
     /// The folder that it lies in.

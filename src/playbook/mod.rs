@@ -17,6 +17,8 @@ mod tests;
 pub use keys::COMMON as COMMON_KEYS;
 pub use load::{Batch, Play, Playbook};
 pub use render::{Settings, Tags};
+#[cfg(test)]
+pub(crate) use template::FACTS;
 pub use vars::{Context, Extra, Variables};
 
 use crate::resource::AnyResource;

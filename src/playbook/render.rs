@@ -137,9 +137,7 @@ impl Play {
         let become_ = become_(&self.become_, &scope).unwrap_or_default();
         let out = HostPlay { become_, ..HostPlay::default() };
         let mut renderer = Renderer { play: self, tags, out, errors: Vec::new() };
-        for entry in self.resources.iter().chain(&self.handlers) {
-            renderer.entry(entry, &scope);
-        }
+        template::deep(|| self.resources.iter().chain(&self.handlers).for_each(|entry| renderer.entry(entry, &scope)));
         if renderer.errors.is_empty() { Ok(renderer.out) } else { Err(Errors(renderer.errors)) }
     }
 }

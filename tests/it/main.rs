@@ -7,3 +7,4 @@ mod cases;
 mod command_line;
 mod content;
 mod docs;
+mod fuzz;

@@ -715,3 +715,25 @@ fn an_old_timeout_is_used_as_it_can_be() {
         }
     }
 }
+
+#[test]
+fn a_host_that_prints_without_end_fills_no_memory() {
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stdout(format!("\n{NONCE} begin\n").as_bytes());
+    let megabyte = vec![b'x'; 1 << 20];
+    for index in 0..70 {
+        reader.stdout(&megabyte);
+        reader.stdout(format!("\n{NONCE} {} 0 0\n\n", FRAGMENTS + index).as_bytes());
+    }
+    reader.stdout(format!("\n{NONCE} end\n").as_bytes());
+    assert_eq!(reader.ending(), &Ending::Complete);
+    let outputs = reader.outputs(&vec![Fragment::from(Script::new()); 70]);
+    assert!(outputs[..63].iter().all(|o| o.as_ref().is_ok_and(|o| o.stdout.len() == 1 << 20)));
+    assert!(outputs[64..].iter().all(|o| o.as_ref().is_err_and(|t| t.message.contains("more than 64 MiB"))));
+
+    let mut reader = Reader::new(NONCE, String::new());
+    reader.stdout(format!("\n{NONCE} begin\n").as_bytes());
+    let frames: String = (0..300_000).map(|i| format!("\n{NONCE} {i} 0 0\n\n")).collect();
+    assert!(frames.as_bytes().chunks(1 << 16).any(|c| reader.stdout(c) == Reply::Finish));
+    assert_eq!(reader.ending(), &Ending::Broken);
+}

@@ -1,6 +1,6 @@
 //! What goes wrong in a template, at its place in the file that it stands in.
 
-use super::{FILE, Lookup, Scope, Step, backslashes, engine, filters, header, read};
+use super::{FILE, Lookup, Scope, Step, backslashes, engine, filters, header, read, value};
 use crate::error::{Error, nearest};
 use crate::source::{Source, Span};
 use crate::yaml::{Node, Value as Tree};
@@ -89,7 +89,7 @@ fn span_of(source: &Arc<Source>, range: std::ops::Range<usize>) -> Span {
 
 /// The place of a range of bytes of a scalar's text: exact where the file has that text, with the escapes, folds and
 /// indentation of its style; the scalar itself otherwise.
-fn within(node: &Node, range: std::ops::Range<usize>) -> Span {
+pub(super) fn within(node: &Node, range: std::ops::Range<usize>) -> Span {
     let Tree::Scalar { text, .. } = &node.value else { return node.span.clone() };
     let Some(at) = locate(node, text, range.start) else { return node.span.clone() };
     let shown = text.get(range.clone()).unwrap_or_default();
@@ -287,9 +287,21 @@ pub(super) fn syntax(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
 /// An error of an expression that sees no variables of a host.
 pub(super) fn plain(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
     let inner = innermost(error);
-    let detail = match inner.kind() {
-        ErrorKind::OutOfFuel => "it runs too long: is there a loop that has no end, or loops within loops?".to_owned(),
-        kind => inner.detail().map_or_else(|| kind.to_string(), str::to_owned),
+    let too_many = value::needs_too_many();
+    let endless =
+        too_many || inner.kind() == ErrorKind::OutOfFuel || inner.detail() == Some("recursion limit exceeded");
+    let detail = match (value::circle().filter(|_| endless), inner.kind()) {
+        (Some(circle), _) => {
+            let names: Vec<String> = circle.iter().map(|path| path.display().to_string()).collect();
+            format!("template files need each other in a circle: {}", names.join(" → "))
+        }
+        (None, _) if too_many => format!("other template files are needed more than {} times", value::MAX_NEEDED),
+        (None, ErrorKind::OutOfFuel) => {
+            "it runs too long or makes too much text: is there a loop that has no end, a loop within a loop, or a text that \
+             is repeated?"
+                .to_owned()
+        }
+        (None, kind) => inner.detail().map_or_else(|| kind.to_string(), str::to_owned),
     };
     let known = filters::known(inner.kind(), &detail);
     let error = at_place(playbook(detail), Found::new(inner, origin).as_ref());

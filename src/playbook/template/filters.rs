@@ -1,12 +1,13 @@
 //! Filters, tests and functions that Ansible has and Jinja hasn't.
 
-use super::value::{argument, place, spelt, to_value};
+use super::value::{argument, bounded, place, spelt, to_value};
 use crate::error::{Kind, suggest};
 use crate::source::Source;
 use crate::yaml::{self, Node, Scalar, Value as Tree};
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
 use regex::Regex;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -181,11 +182,18 @@ fn text(value: &Value) -> String {
 fn json(value: &Value, indent: Option<usize>) -> Result<String, Error> {
     let json = argument(value)?.to_json();
     let mut out = String::new();
-    write_json(&json, indent, 0, &mut out);
+    if indent.is_some_and(|indent| indent > MAX_INDENT) {
+        return Err(bad(format!("`indent` is at most {MAX_INDENT}")));
+    }
+    write_json(&json, indent, 0, &mut out)?;
     Ok(out)
 }
 
-fn write_json(json: &serde_json::Value, indent: Option<usize>, depth: usize, out: &mut String) {
+/// How far a level of JSON can be indented.
+const MAX_INDENT: usize = 100;
+
+fn write_json(json: &serde_json::Value, indent: Option<usize>, depth: usize, out: &mut String) -> Result<(), Error> {
+    bounded(out.len())?;
     let line = |depth: usize, out: &mut String| {
         if let Some(indent) = indent {
             out.push('\n');
@@ -199,7 +207,7 @@ fn write_json(json: &serde_json::Value, indent: Option<usize>, depth: usize, out
             for (i, item) in items.iter().enumerate() {
                 out.push_str(if i > 0 { separator } else { "" });
                 line(depth + 1, out);
-                write_json(item, indent, depth + 1, out);
+                write_json(item, indent, depth + 1, out)?;
             }
             line(depth, out);
             out.push(']');
@@ -210,7 +218,7 @@ fn write_json(json: &serde_json::Value, indent: Option<usize>, depth: usize, out
                 out.push_str(if i > 0 { separator } else { "" });
                 line(depth + 1, out);
                 let _ = write!(out, "{}: ", serde_json::Value::from(&**key));
-                write_json(item, indent, depth + 1, out);
+                write_json(item, indent, depth + 1, out)?;
             }
             line(depth, out);
             out.push('}');
@@ -219,6 +227,7 @@ fn write_json(json: &serde_json::Value, indent: Option<usize>, depth: usize, out
             let _ = write!(out, "{other}");
         }
     }
+    Ok(())
 }
 
 fn from_json(value: &str) -> Result<Value, Error> {
@@ -237,11 +246,12 @@ fn to_yaml(value: &Value, kwargs: &Kwargs, default: usize) -> Result<String, Err
     kwargs.assert_all_used()?;
     let node = argument(value)?;
     let mut out = String::new();
-    write_yaml(&node, indent, 0, &mut out);
+    write_yaml(&node, indent, 0, &mut out)?;
     Ok(format!("{}\n", out.strip_prefix('\n').unwrap_or(&out)))
 }
 
-fn write_yaml(node: &Node, indent: usize, depth: usize, out: &mut String) {
+fn write_yaml(node: &Node, indent: usize, depth: usize, out: &mut String) -> Result<(), Error> {
+    bounded(out.len())?;
     let pad = " ".repeat(indent * depth);
     match &node.value {
         Tree::Seq(items) if items.is_empty() => out.push_str("[]"),
@@ -250,7 +260,7 @@ fn write_yaml(node: &Node, indent: usize, depth: usize, out: &mut String) {
             for item in items.iter() {
                 let _ = write!(out, "\n{pad}-{}", " ".repeat(indent - 1));
                 let mut inner = String::new();
-                write_yaml(item, indent, depth + 1, &mut inner);
+                write_yaml(item, indent, depth + 1, &mut inner)?;
                 // What would begin on a line of its own stands behind the dash.
                 out.push_str(inner.trim_start_matches('\n').trim_start_matches(' '));
             }
@@ -260,15 +270,16 @@ fn write_yaml(node: &Node, indent: usize, depth: usize, out: &mut String) {
                 let _ = write!(out, "\n{pad}{}:", yaml_scalar(key));
                 if matches!(&item.value, Tree::Seq(s) if !s.is_empty()) || item.as_map().is_some_and(|m| !m.is_empty())
                 {
-                    write_yaml(item, indent, depth + 1, out);
+                    write_yaml(item, indent, depth + 1, out)?;
                 } else {
                     out.push(' ');
-                    write_yaml(item, indent, depth + 1, out);
+                    write_yaml(item, indent, depth + 1, out)?;
                 }
             }
         }
         _ => out.push_str(&yaml_scalar(node)),
     }
+    Ok(())
 }
 
 fn yaml_scalar(node: &Node) -> String {
@@ -373,7 +384,35 @@ fn regex_replace(value: &Value, regex: &str, with: Option<&str>, kwargs: Kwargs)
     let pattern = pattern(regex, &kwargs)?;
     let count = kwargs.get::<Option<usize>>("count")?.unwrap_or(0);
     kwargs.assert_all_used()?;
-    Ok(pattern.replacen(&text(value), count, &replacement(with.unwrap_or_default())).into_owned())
+    let (text, with) = (text(value), replacement(with.unwrap_or_default()));
+    // Each match may become any length, so that it is counted while it is written.
+    let length = Cell::new(text.len());
+    let expanded = |found: &regex::Captures<'_>| {
+        let mut out = String::new();
+        if bounded(length.get()).is_ok() {
+            found.expand(&with, &mut out);
+            length.set(length.get() + out.len());
+        }
+        out
+    };
+    let replaced = pattern.replacen(&text, count, expanded).into_owned();
+    bounded(length.get()).map(|()| replaced)
+}
+
+/// The methods of Python. Those of the engine's crate are free to `format` a number as wide as memory.
+pub(super) fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if let ("format", Some(text)) = (name, value.as_str()) {
+        bounded(widths(text))?;
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
+}
+
+/// The sum of the numbers in the braces of a format.
+fn widths(format: &str) -> usize {
+    let fields = format.split('{').skip(1).filter_map(|field| field.split_once('}'));
+    let numbers = fields.flat_map(|(field, _)| field.split(|c: char| !c.is_ascii_digit()));
+    let widths = numbers.filter(|n| !n.is_empty()).map(|n| n.parse().unwrap_or(usize::MAX));
+    widths.fold(0, usize::saturating_add)
 }
 
 /// The match; with group arguments (`'\\1'`, `'\\g<name>'`) a list of these; null where nothing matches.

@@ -7,10 +7,14 @@
 
 mod backslashes;
 mod error;
+mod facts;
 mod filters;
+mod steps;
 mod value;
 
 pub(crate) use error::Fail;
+#[cfg(test)]
+pub(crate) use facts::SHAPE as FACTS;
 
 use super::vars::Scope;
 use crate::error::Error;
@@ -28,10 +32,15 @@ use value::Frame;
 
 /// How deep templates may call for each other, by way of variables.
 const MAX_DEPTH: usize = 40;
-/// How many instructions one template may run: seconds, where a loop of loops would never end.
-const FUEL: u64 = 20_000_000;
-/// The largest file that is read for a template or a copy.
+/// How many instructions one template may run; the engine counts 64 bytes of text that it makes as one. A loop of loops
+/// ends within seconds, and a text that doubles itself at some hundred MiB.
+const FUEL: u64 = 3_000_000;
+/// The largest file that is read for a template or a copy, and the longest text of a template.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
+/// The stack that templates have. The engine goes down a step for each operator of an expression when it compiles it, some
+/// 1 KiB each, and for each level when it drops or compares a value, which a loop can nest as often as it has [`FUEL`].
+/// What isn't used costs nothing but addresses.
+const STACK: usize = 64 << 20;
 /// What the names of template files begin with among the templates of the engine; all others are named by their text.
 const FILE: char = '\u{1}';
 
@@ -52,6 +61,12 @@ static CONDITIONS: LazyLock<Cache<Condition>> = LazyLock::new(RwLock::default);
 static HEADERS: LazyLock<Cache<Result<usize, Error>>> = LazyLock::new(RwLock::default);
 
 type Condition = Result<Expression<'static, 'static>, minijinja::Error>;
+
+/// Does work that may compile or render templates, with stack enough for it. Who does it many times calls this outside of
+/// all of them, as a new stack costs some 10 µs.
+pub(crate) fn deep<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK / 2, STACK, work)
+}
 
 fn engine() -> &'static Environment<'static> {
     &ENGINES[0]
@@ -76,7 +91,7 @@ fn environment(trim: bool, lstrip: bool) -> Environment<'static> {
     env.set_debug(false);
     env.set_fuel(Some(FUEL));
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    env.set_unknown_method_callback(filters::method);
     env.set_formatter(value::format);
     env.set_path_join_callback(join);
     env.set_loader(load);
@@ -116,6 +131,16 @@ pub(crate) enum Step {
     Key(String),
     /// `[0]`
     Index(usize),
+}
+
+impl std::fmt::Display for Lookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.root)?;
+        self.steps.iter().try_for_each(|step| match step {
+            Step::Key(key) => write!(f, ".{key}"),
+            Step::Index(at) => write!(f, ".{at}"),
+        })
+    }
 }
 
 impl Lookup {
@@ -197,6 +222,9 @@ fn cached<T>(cache: &Cache<T>, text: &Arc<str>, make: impl FnOnce() -> T) -> Arc
 fn compile(text: &str) -> Compiled {
     let body = text.trim_end_matches('\n');
     let newlines = text.len() - body.len();
+    if let Err(e) = steps::bounded(text, false) {
+        return Compiled { newlines, form: Form::Broken(e) };
+    }
     if let Some(inner) = body.strip_prefix("{{").and_then(|b| b.strip_suffix("}}")) {
         let expression = inner.strip_prefix(['-', '+']).unwrap_or(inner);
         let shift = 2 + inner.len() - expression.len();
@@ -231,9 +259,17 @@ pub(crate) fn check(node: &Node, errors: &mut Vec<Error>) {
         }),
         _ => {
             let Some(text) = template_text(node) else { return };
-            if let Form::Broken(e) = &compiled(text).form {
-                errors.push(error::syntax(e, &Origin::Node(node, Code::Text)));
-            }
+            deep(|| match &compiled(text).form {
+                Form::Broken(e) => errors.push(error::syntax(e, &Origin::Node(node, Code::Text))),
+                Form::Lookup(lookup) => errors.extend(facts::misspelt(node, text, [lookup.to_string()])),
+                Form::Expression(expression, ..) if facts::named(text) => {
+                    errors.extend(facts::misspelt(node, text, expression.undeclared_variables(true)));
+                }
+                Form::Text(template) if facts::named(text) => {
+                    errors.extend(facts::misspelt(node, text, template.undeclared_variables(true)));
+                }
+                _ => {}
+            });
         }
     }
 }
@@ -243,7 +279,7 @@ pub(crate) fn check(node: &Node, errors: &mut Vec<Error>) {
 /// # Errors
 /// What is wrong in a template of it, or that facts are needed that aren't known yet.
 pub(crate) fn render(node: &Node, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
-    Ok(match walk(node, scope)? {
+    Ok(match deep(|| walk(node, scope))? {
         Walk::Same => Some(node.clone()),
         Walk::New(new) => Some(new),
         Walk::Omitted => None,
@@ -343,7 +379,8 @@ fn eval(
 /// Renders a template of this name.
 fn run(template: &Template<'_, '_>, name: &str, origin: &Origin<'_>, scope: &Arc<Scope>) -> Result<String, Fail> {
     let again = || EXPLAINING.get_template(name).ok()?.render(value::scope(scope)).err();
-    template.render(value::scope(scope)).map_err(|e| error::convert(&e, origin, scope, Some(&again)))
+    let rendered = template.render(value::scope(scope)).and_then(|text| value::bounded(text.len()).map(|()| text));
+    rendered.map_err(|e| error::convert(&e, origin, scope, Some(&again)))
 }
 
 fn enter(node: &Node) -> Result<Frame, Fail> {
@@ -363,7 +400,10 @@ fn keep_newlines(mut rendered: String, template: &str) -> String {
 }
 
 fn condition(text: &Arc<str>) -> Arc<Condition> {
-    cached(&CONDITIONS, text, || engine().compile_expression_owned(backslashes::doubled(text, true)))
+    cached(&CONDITIONS, text, || {
+        steps::bounded(text, true)?;
+        engine().compile_expression_owned(backslashes::doubled(text, true))
+    })
 }
 
 /// What is wrong in the syntax of a condition: one expression, a list of them, or a truth value.
@@ -385,8 +425,14 @@ pub(crate) fn check_condition(node: &Node, errors: &mut Vec<Error>) {
             Error::playbook(&node.span, "a condition is an expression already, without `{{ }}`")
                 .hint("write `a == b`, not `{{ a }} == b`; text is joined by `~`"),
         );
-    } else if let Err(e) = &*condition(text) {
-        errors.push(error::syntax(e, &Origin::Node(node, Code::From(0))));
+    } else {
+        deep(|| match &*condition(text) {
+            Err(e) => errors.push(error::syntax(e, &Origin::Node(node, Code::From(0)))),
+            Ok(expression) if facts::named(text) => {
+                errors.extend(facts::misspelt(node, text, expression.undeclared_variables(true)));
+            }
+            Ok(_) => {}
+        });
     }
 }
 
@@ -417,8 +463,9 @@ pub(crate) fn holds(node: &Node, scope: &Arc<Scope>) -> Result<bool, Fail> {
         Err(e) => Err(Fail::error(error::syntax(e, &origin))),
         Ok(expression) => {
             let _frame = enter(node)?;
-            let value = eval(expression, &backslashes::doubled(text, true), &origin, scope)?;
-            truth(node, &value).map_err(Fail::error)
+            deep(|| {
+                truth(node, &eval(expression, &backslashes::doubled(text, true), &origin, scope)?).map_err(Fail::error)
+            })
         }
     }
 }
@@ -442,7 +489,7 @@ pub(crate) fn names_of(node: &Node) -> Vec<String> {
     match &node.value {
         Tree::Seq(items) => items.iter().flat_map(names_of).collect(),
         Tree::Scalar { text, .. } => match &*condition(text) {
-            Ok(expression) => expression.undeclared_variables(false).into_iter().collect(),
+            Ok(expression) => deep(|| expression.undeclared_variables(false)).into_iter().collect(),
             Err(_) => Vec::new(),
         },
         _ => Vec::new(),
@@ -473,8 +520,7 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
     }
     let node = node.clone();
     Ok(Arc::new(move |rc, output| match &*expression {
-        Ok(expression) => expression
-            .eval(context! { rc, output })
+        Ok(expression) => deep(|| expression.eval(context! { rc, output }))
             .map_err(|e| error::plain(&e, &Origin::Node(&node, Code::From(0))))
             .and_then(|value| truth(&node, &value)),
         Err(e) => Err(error::syntax(e, &Origin::Node(&node, Code::From(0)))),
@@ -496,10 +542,12 @@ pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<Strin
         Err(e) => return Err(Fail::error(e.clone().also(&from.span, "named here"))),
     };
     let origin = Origin::File(path);
-    let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope, None))?;
-    let _frame = enter(from)?;
-    let rendered = run(&template, &name, &origin, scope)?;
-    Ok(keep_newlines(rendered, template.source()))
+    deep(|| {
+        let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope, None))?;
+        let _frame = enter(from)?;
+        let rendered = run(&template, &name, &origin, scope)?;
+        Ok(keep_newlines(rendered, template.source()))
+    })
 }
 
 /// Reads a file that is a template.
@@ -545,7 +593,9 @@ fn load(name: &str) -> Result<Option<minijinja::TemplateSource>, minijinja::Erro
                 let (_, used) = header(&source)?;
                 Ok(source.text[used..].to_owned())
             });
-            read.map(|text| Some(text.into())).map_err(|e| error::carry(Fail::error(e)))
+            let text = read.map_err(|e| error::carry(Fail::error(e)))?;
+            steps::bounded(&text, false)?;
+            Ok(Some(text.into()))
         }
     }
 }
@@ -556,5 +606,9 @@ fn join<'s>(name: &'s str, parent: &'s str) -> Cow<'s, str> {
     let beside = Path::new(parent).parent().unwrap_or(Path::new("")).join(name);
     let above = Path::new(parent).ancestors().skip(1).find(|a| a.ends_with("templates")).map(|a| a.join(name));
     let found: PathBuf = above.filter(|a| !beside.exists() && a.exists()).unwrap_or(beside);
-    Cow::Owned(format!("{FILE}{}", found.display()))
+    match value::needs(parent, &found) {
+        true => Cow::Owned(format!("{FILE}{}", found.display())),
+        // There is no such template, which ends it; the error says why.
+        false => Cow::Borrowed(""),
+    }
 }

@@ -12,8 +12,18 @@ use minijinja::value::{Enumerator, Object, ObjectExt, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, Value};
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The most bytes of text that one value may have, all its parts together, and the most parts.
+const MAX_TEXT: usize = 16 << 20;
+const MAX_PARTS: usize = 1_000_000;
+/// How deep a value may be nested, as deep as a file of YAML.
+const MAX_DEPTH: usize = 100;
+/// How often one template may need other files.
+pub(super) const MAX_NEEDED: usize = 50_000;
 
 thread_local! {
     /// The evaluations under way on this thread, outermost first.
@@ -24,6 +34,9 @@ thread_local! {
 struct Evaluation {
     place: Span,
     spelt: Vec<(Number, Arc<str>)>,
+    /// Which template files have asked for which others, and how often any has.
+    needed: HashMap<PathBuf, Vec<PathBuf>>,
+    times: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -41,7 +54,7 @@ impl Frame {
     /// Begins one, for the template at a place.
     pub(super) fn enter(place: &Span) -> Option<Frame> {
         FRAMES.with_borrow_mut(|frames| {
-            frames.push(Evaluation { place: place.clone(), spelt: Vec::new() });
+            frames.push(Evaluation { place: place.clone(), spelt: Vec::new(), needed: HashMap::new(), times: 0 });
             Some(Frame { depth: frames.len() })
         })
     }
@@ -63,6 +76,54 @@ pub(super) fn place() -> Span {
     FRAMES
         .with_borrow(|frames| frames.last().map(|f| f.place.clone()))
         .unwrap_or_else(|| Span::start(&crate::source::Source::new("template", "")))
+}
+
+/// Notes that a template file asks for another one. False when that has been often enough: files that extend each other
+/// in a circle do so until they are stopped.
+pub(super) fn needs(file: &str, other: &Path) -> bool {
+    FRAMES.with_borrow_mut(|frames| {
+        let Some(frame) = frames.last_mut() else { return true };
+        frame.times += 1;
+        match frame.needed.get_mut(Path::new(file)) {
+            Some(others) if others.iter().any(|o| o == other) => {}
+            Some(others) => others.push(other.to_owned()),
+            None => _ = frame.needed.insert(PathBuf::from(file), vec![other.to_owned()]),
+        }
+        frame.times <= MAX_NEEDED
+    })
+}
+
+/// Whether files have been asked for too often.
+pub(super) fn needs_too_many() -> bool {
+    FRAMES.with_borrow(|frames| frames.last().is_some_and(|f| f.times > MAX_NEEDED))
+}
+
+/// Template files that need each other in a circle, the first one again at the end. A circle is no fault by itself, as a
+/// condition may end it.
+pub(super) fn circle() -> Option<Vec<PathBuf>> {
+    FRAMES.with_borrow(|frames| {
+        let needed = &frames.last()?.needed;
+        needed.keys().find_map(|start| {
+            // The way back to the start, by the fewest steps.
+            let mut ways = vec![vec![start]];
+            let mut seen = vec![start];
+            let mut at = 0;
+            while at < ways.len() {
+                for next in needed.get(ways[at][ways[at].len() - 1]).into_iter().flatten() {
+                    let way = || ways[at].iter().copied().chain([next]);
+                    if next == start {
+                        return Some(way().cloned().collect());
+                    }
+                    if !seen.contains(&next) {
+                        seen.push(next);
+                        ways.push(way().collect());
+                    }
+                }
+                at += 1;
+            }
+            None
+        })
+    })
 }
 
 fn spell(number: Number, text: &Arc<str>) {
@@ -152,8 +213,17 @@ fn plain_integer(text: &str) -> bool {
 }
 
 /// The node of a value; nothing if it is `omit`.
+///
+/// # Errors
+/// A value that is undefined, no value at all, or too large.
 pub(super) fn to_node(value: &Value) -> Result<Option<Node>, Error> {
-    node_at(value, &place())
+    Converter { place: place(), parts: 0, bytes: 0 }.node(value, 0)
+}
+
+/// Refuses a text of so many bytes.
+pub(super) fn bounded(bytes: usize) -> Result<(), Error> {
+    let message = || format!("its text has more than {} MiB", MAX_TEXT >> 20);
+    if bytes > MAX_TEXT { Err(Error::new(ErrorKind::InvalidOperation, message())) } else { Ok(()) }
 }
 
 /// The node of a filter's argument, which can't be `omit`.
@@ -161,50 +231,79 @@ pub(super) fn argument(value: &Value) -> Result<Node, Error> {
     to_node(value)?.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "`omit` can't be computed with"))
 }
 
-fn node_at(value: &Value, place: &Span) -> Result<Option<Node>, Error> {
-    if let Some(container) = value.downcast_object_ref::<Container>() {
-        return Ok(Some(container.0.clone()));
+/// Makes nodes of a value's parts. Parts that are shared count each time: doubled some times over, a list of two is more
+/// than any memory.
+struct Converter {
+    place: Span,
+    parts: usize,
+    bytes: usize,
+}
+
+impl Converter {
+    fn string(&mut self, text: impl Into<Arc<str>>) -> Result<Node, Error> {
+        let text = text.into();
+        self.bytes += text.len();
+        bounded(self.bytes)?;
+        Ok(Node::string(&self.place, text))
     }
-    if value.downcast_object_ref::<Omit>().is_some() {
-        return Ok(None);
-    }
-    let kept = |v: &Value| node_at(v, place);
-    Ok(Some(match value.kind() {
-        ValueKind::Undefined => return Err(Error::new(ErrorKind::UndefinedError, "a value in it is undefined")),
-        ValueKind::None => Node::plain(place, "null"),
-        ValueKind::Bool => Node::bool(place, value.is_true()),
-        ValueKind::Number => match spelt(value) {
-            Some(text) => Node::plain(place, text),
-            None => Node::plain(place, number_text(value)),
-        },
-        ValueKind::String => Node::string(place, value.to_str().unwrap_or_default()),
-        ValueKind::Bytes => Node::string(place, value.to_string()),
-        ValueKind::Seq | ValueKind::Iterable => {
-            let items = value.try_iter()?.checked().map(|v| kept(&v?)).collect::<Result<Vec<_>, _>>()?;
-            Node::seq(place, items.into_iter().flatten().collect())
+
+    fn node(&mut self, value: &Value, depth: usize) -> Result<Option<Node>, Error> {
+        let wrong = |message: String| Err(Error::new(ErrorKind::InvalidOperation, message));
+        self.parts += 1;
+        if self.parts > MAX_PARTS {
+            return wrong(format!("the value has more than {MAX_PARTS} parts"));
         }
-        ValueKind::Map => {
-            let mut entries = Vec::new();
-            for key in value.try_iter()?.checked() {
-                let key = key?;
-                if let Some(node) = kept(&value.get_item(&key)?)? {
-                    entries.push((Node::string(place, key.to_string()), node));
+        if depth > MAX_DEPTH {
+            return wrong(format!("the value is nested deeper than {MAX_DEPTH}"));
+        }
+        if let Some(container) = value.downcast_object_ref::<Container>() {
+            return Ok(Some(container.0.clone()));
+        }
+        if value.downcast_object_ref::<Omit>().is_some() {
+            return Ok(None);
+        }
+        Ok(Some(match value.kind() {
+            ValueKind::Undefined => return Err(Error::new(ErrorKind::UndefinedError, "a value in it is undefined")),
+            ValueKind::None => Node::plain(&self.place, "null"),
+            ValueKind::Bool => Node::bool(&self.place, value.is_true()),
+            ValueKind::Number => match spelt(value) {
+                Some(text) => Node::plain(&self.place, text),
+                None => Node::plain(&self.place, number_text(value)),
+            },
+            ValueKind::String => self.string(value.to_str().unwrap_or_default())?,
+            ValueKind::Bytes => self.string(value.to_string())?,
+            ValueKind::Seq | ValueKind::Iterable => {
+                let mut items = Vec::new();
+                for item in value.try_iter()?.checked() {
+                    items.extend(self.node(&item?, depth + 1)?);
                 }
+                Node::seq(&self.place, items)
             }
-            Node::map(place, entries)
-        }
-        ValueKind::Invalid => value.clone().try_iter().map(|_| Node::plain(place, "null"))?,
-        _ => {
-            let message = if value.downcast_object_ref::<AllHosts>().is_some() {
-                "`hostvars` can't be a value as a whole: name a host and a variable of it"
-            } else if value.downcast_object_ref::<Scope>().is_some() {
-                "all the variables of a host can't be a value: name one of them"
-            } else {
-                "the expression yields a function, not a value"
-            };
-            return Err(Error::new(ErrorKind::InvalidOperation, message));
-        }
-    }))
+            ValueKind::Map => {
+                let mut entries = Vec::new();
+                for key in value.try_iter()?.checked() {
+                    let key = key?;
+                    if let Some(node) = self.node(&value.get_item(&key)?, depth + 1)? {
+                        entries.push((self.string(key.to_string())?, node));
+                    }
+                }
+                Node::map(&self.place, entries)
+            }
+            ValueKind::Invalid => value.clone().try_iter().map(|_| Node::plain(&self.place, "null"))?,
+            _ => {
+                return wrong(
+                    if value.downcast_object_ref::<AllHosts>().is_some() {
+                        "`hostvars` can't be a value as a whole: name a host and a variable of it"
+                    } else if value.downcast_object_ref::<Scope>().is_some() {
+                        "all the variables of a host can't be a value: name one of them"
+                    } else {
+                        "the expression yields a function, not a value"
+                    }
+                    .to_owned(),
+                );
+            }
+        }))
+    }
 }
 
 /// A number as YAML writes it.
@@ -227,6 +326,14 @@ pub(super) fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Va
     if value.downcast_object_ref::<Omit>().is_some() {
         let message = "`omit` leaves out a whole value and can't be a part of a text";
         return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    if matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
+        // The engine prints whatever it is, and a value can be larger than any text. What else is wrong with it, it says.
+        if let Err(e) = to_node(value)
+            && e.kind() == ErrorKind::InvalidOperation
+        {
+            return Err(e);
+        }
     }
     minijinja::escape_formatter(out, state, value)
 }

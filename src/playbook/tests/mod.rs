@@ -1,5 +1,6 @@
 //! Playbooks as text, through loading and rendering, with a type that shows what reached it.
 
+mod limits;
 mod loading;
 mod rendering;
 mod templates;
