@@ -29,6 +29,8 @@ pub struct Assignment {
     quote: Quote,
     /// Whether the value goes on in the next lines.
     long: bool,
+    /// Whether something else stands on its line too: another assignment, a command.
+    shared: bool,
     /// Whether its line isn't UTF-8, so that `line` isn't what stands in the file.
     odd: bool,
 }
@@ -52,38 +54,63 @@ impl Assignments {
             if bare.is_empty() || bare.starts_with('#') {
                 continue;
             }
-            let Some((key, start)) = key(line) else {
-                found.other = true;
-                continue;
+            let (mut whole, mut from, first) = (line.to_owned(), 0, found.all.len());
+            // Those of a command that isn't complete yet: `A=1 id` sets A for that command alone.
+            let mut pending = Vec::new();
+            let assigns = loop {
+                let Some((key, start)) = key(&whole[from..]).map(|(key, at)| (key.to_owned(), from + at)) else {
+                    break false;
+                };
+                let mut word = Word::read(&whole[start..]);
+                let long = word.open;
+                while word.open {
+                    let Some((_, next)) = lines.next() else { break };
+                    odd |= std::str::from_utf8(next).is_err();
+                    whole = whole + "\n" + &String::from_utf8_lossy(next);
+                    word = Word::read(&whole[start..]);
+                }
+                let end = start + word.end;
+                pending.push(Assignment {
+                    key,
+                    value: word.value,
+                    number: at + 1,
+                    before: whole[..start].to_owned(),
+                    after: String::new(),
+                    quote: word.quote,
+                    long,
+                    odd,
+                    shared: false,
+                    line: line.to_owned(),
+                });
+                let rest = whole[end..].trim_start_matches([' ', '\t']);
+                let comment = |text: &str| text.is_empty() || text.starts_with('#');
+                let blank = rest.len() < whole.len() - end;
+                if rest.is_empty() || (blank && comment(rest)) {
+                    found.all.append(&mut pending);
+                    break true;
+                }
+                let next = match rest.strip_prefix(';') {
+                    Some(next) => {
+                        found.all.append(&mut pending);
+                        next.trim_start_matches([' ', '\t'])
+                    }
+                    None if blank => rest,
+                    None => break false,
+                };
+                if comment(next) {
+                    break true;
+                }
+                from = whole.len() - next.len();
             };
-            let (mut word, mut whole) = (Word::read(&line[start..]), line.to_owned());
-            let long = word.open;
-            while word.open {
-                let Some((_, next)) = lines.next() else { break };
-                odd |= std::str::from_utf8(next).is_err();
-                whole = whole + "\n" + &String::from_utf8_lossy(next);
-                word = Word::read(&whole[start..]);
-            }
-            let after = whole[start + word.end..].to_owned();
-            let rest = after.trim_start();
-            // What follows a word on its line is a comment, or a command that only gets the variable.
-            let assigns = rest.is_empty() || rest == ";" || (rest.starts_with('#') && after.starts_with([' ', '\t']));
-            if !assigns {
-                found.other = true;
-                continue;
-            }
-            found.all.push(Assignment {
-                key: key.to_owned(),
+            found.other |= !assigns;
+            let shared = found.all.len() > first + 1 || !assigns;
+            for it in &mut found.all[first..] {
+                // Where its value ends is known by where what follows it begins.
+                it.after = whole[it.before.len() + Word::read(&whole[it.before.len()..]).end..].to_owned();
+                (it.odd, it.shared) = (odd, shared);
                 // A character that stands for bytes is no value that can be compared.
-                value: word.value.filter(|value| !odd || !value.contains('\u{fffd}')),
-                number: at + 1,
-                before: line[..start].to_owned(),
-                after,
-                quote: word.quote,
-                long,
-                odd,
-                line: line.to_owned(),
-            });
+                it.value = it.value.take().filter(|value| !odd || !value.contains('\u{fffd}'));
+            }
         }
         found
     }
@@ -122,6 +149,10 @@ impl Assignments {
         if let Some(long) = touched.iter().find(|a| a.long) {
             return Err(Trouble::new(format!("{key} goes on over several lines from line {} on", long.number))
                 .hint("write it on one line there; netplay changes whole lines"));
+        }
+        if let Some(shared) = touched.iter().find(|a| a.shared) {
+            return Err(Trouble::new(format!("{key} doesn't stand alone on line {}", shared.number))
+                .hint("write it on a line of its own there; netplay changes whole lines"));
         }
         // The host compares bytes, and those aren't known any more.
         if let Some(odd) = touched.iter().find(|a| a.odd) {
@@ -268,6 +299,15 @@ mod tests {
             ("# K=1", None),
             ("K=1\nK=2", Some("2")),
             ("K=\"a\nB=1\"", Some("a\nB=1")),
+            ("A=1;K=3", Some("3")),
+            ("A=1 K='3' # note", Some("3")),
+            ("export A=1 ; export K=3;# note", Some("3")),
+            ("K=3; id", Some("3")),
+            ("A='x;y' ;K=3", Some("3")),
+            ("A=1;K=3 id", None),
+            ("A=1;# K=3", None),
+            ("A=1 && K=3", None),
+            ("A=\"1\n2\";K=3", Some("3")),
         ] {
             assert_eq!(value(line).as_deref(), meaning, "{line}");
         }
@@ -289,6 +329,13 @@ mod tests {
         assert_eq!(edit("NEW", Some("a b")).unwrap(), format!("{text}NEW=\"a b\"\n"));
         assert_eq!(edit("MTU", None).unwrap(), "# top\nexport ONBOOT=no\nLONG=\"a\nb\"\n");
         assert_eq!(edit("LONG", Some("x")).unwrap_err().message, "LONG goes on over several lines from line 6 on");
+        for (line, key) in [("A=1;MTU=3", "MTU"), ("A=1;MTU=3", "A"), ("MTU=3; id", "MTU"), ("A=1 MTU=3", "MTU")] {
+            for wanted in [Some("9000"), None] {
+                let refused = parse(line).edit(Edit::of("/x"), key, wanted).unwrap_err().message;
+                assert_eq!(refused, format!("{key} doesn't stand alone on line 1"), "{line}");
+            }
+            assert!(parse(line).edit(Edit::of("/x"), "NEW", Some("1")).is_ok());
+        }
         // What isn't UTF-8 is neither edited nor taken for the character that stands for it, which is one like others.
         let odd = Assignments::parse(b"A=1 # \xff\nB=\xff\nC=\xef\xbf\xbd\n");
         let refused = |key: &str| odd.edit(Edit::of("/x"), key, Some("2")).unwrap_err().message;
@@ -318,7 +365,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shell_agrees_on_any_line(line in "K=[a-c'\" \\\\#~]{0,10}") {
+        fn a_shell_agrees_on_any_line(line in "(A=[ab'\"]{0,3}[; ]{1,2}){0,2}K=[a-c'\" \\\\#~;]{0,10}") {
             let parsed = parse(&line);
             let Some(Assignment { value: Some(value), long: false, .. }) = parsed.get("K") else { return Ok(()) };
             let out = Command::new("/bin/sh").args(["-c", &format!("{line}\nprintf %s \"$K\"")]).output().unwrap();
