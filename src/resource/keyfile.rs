@@ -13,6 +13,7 @@ pub struct Edit {
     path: String,
     header: Vec<String>,
     edits: Vec<Line>,
+    within: Option<(String, usize)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,15 @@ impl Edit {
     /// An edit of the file of this absolute path. Where it isn't there it is made, with mode 0644; its folder must be
     /// there.
     pub fn of(path: impl Into<String>) -> Edit {
-        Edit { path: path.into(), header: Vec::new(), edits: Vec::new() }
+        Edit { path: path.into(), header: Vec::new(), edits: Vec::new(), within: None }
+    }
+
+    /// An edit of one line of a part of a file, for files in which a line's meaning depends on what stands above it. The
+    /// part begins with the `nth` line (from 1) that is `start`: the first line behind it that is `old` is replaced, or,
+    /// without one, `new` is put right behind it. Where those lines aren't in the file any more, the edit fails.
+    pub fn within(path: impl Into<String>, start: &str, nth: usize, old: Option<&str>, new: &str) -> Edit {
+        let line = Line::Replace { old: old.unwrap_or(start).to_owned(), new: new.to_owned() };
+        Edit { within: Some((start.to_owned(), nth)), edits: vec![line], ..Edit::of(path) }
     }
 
     /// The same with a line that a new file begins with.
@@ -78,9 +87,14 @@ impl Edit {
             header.push_str(line);
             header.push('\n');
         }
-        let script = script.set("p", &self.path).set("header", &header).args(lines);
+        let script = script.set("p", &self.path).set("header", &header);
+        let (script, each) = match &self.within {
+            Some((start, nth)) => (script.set("within", start).set("nth", &nth.to_string()), PART),
+            None => (script, LINE),
+        };
+        let script = script.args(lines);
         let script = if between.is_empty() { script } else { script.line(between) };
-        script.line(LED).line(REPLACE).line(EDIT)
+        script.line(LED).line(REPLACE).line(BEGIN).line(each).line(END)
     }
 
     /// What it makes of the file, if nothing else writes it.
@@ -94,6 +108,18 @@ impl Edit {
             lines.clear();
         }
         let was = lines.clone();
+        if let (Some((start, nth)), Some(Line::Replace { old, new })) = (&self.within, self.edits.first()) {
+            let mut begins = lines.iter().enumerate().filter(|(_, l)| l.as_slice() == start.as_bytes());
+            if let Some((begin, _)) = begins.nth(nth.saturating_sub(1)) {
+                let new = new.clone().into_bytes();
+                match lines[begin + 1..].iter().position(|l| l.as_slice() == old.as_bytes()) {
+                    _ if old == start => lines.insert(begin + 1, new),
+                    Some(at) => lines[begin + 1 + at] = new,
+                    None => {}
+                }
+            }
+            return FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(joined(lines)) };
+        }
         let dropped =
             |line: &Vec<u8>| self.edits.iter().any(|e| matches!(e, Line::Remove(old) if old.as_bytes() == line));
         lines.retain(|line| !dropped(line));
@@ -108,16 +134,20 @@ impl Edit {
                 Line::Append(_) | Line::Remove(_) => {}
             }
         }
-        let after = lines.into_iter().flat_map(|l| [l, b"\n".to_vec()].concat()).collect();
-        FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(after) }
+        FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(joined(lines)) }
     }
 }
 
-/// `$p`: the file; `$header`: lines of a new one; arguments: triples of what, the old and the new line. The bytes
+fn joined(lines: Vec<Vec<u8>>) -> Vec<u8> {
+    lines.into_iter().flat_map(|l| [l, b"\n".to_vec()].concat()).collect()
+}
+
+/// `$p`: the file; `$header`: lines of a new one; arguments: triples of what, the old and the new line. With `$within`
+/// there is one of them, and its old line is looked for behind the `$nth` such line. The bytes
 /// written are counted, as not every shell's `printf` tells that the disk is full. What a tool says of the file beside it is
 /// told of the file itself: a process's number in it would keep hosts that say the same from being told together. That
 /// file is made by us alone and then known by its descriptor, as others may write to the folder.
-const EDIT: &str = r#"asked=$p t= NL='
+const BEGIN: &str = r#"asked=$p t= NL='
 '
 no() { [ -z "$t" ] || rm -f -- "$t" "$t.old"; printf '%s\n' "$1" >&2; exit 1; }
 led "$p" >&2 || exit 1
@@ -128,8 +158,10 @@ d=${p%/*} n=0 seen=' ' how=replace
 grep -qsF -- " $p " /proc/self/mountinfo && how=in-place
 rm -f -- "$d/.netplay-"* 2>/dev/null
 t=$d/.netplay-$$
-put() { printf '%s\n' "$1" && n=$((n + ${#1} + 1)); }
-line() {
+put() { printf '%s\n' "$1" && n=$((n + ${#1} + 1)); }"#;
+
+/// What becomes of a line, by all edits.
+const LINE: &str = r#"line() {
   l=$1 new=$1 gone= i=0; shift
   while [ $# -gt 0 ]; do
     i=$((i + 1))
@@ -141,8 +173,24 @@ line() {
     shift 3
   done
   [ -n "$gone" ] || put "$new"
-}
-all() {
+}"#;
+
+/// The same by an edit of a part.
+const PART: &str = r#"state=
+line() {
+  l=$1
+  case $state in
+    '') if [ "$l" = "$within" ] && nth=$((nth - 1)) && [ $nth -eq 0 ]; then
+        if [ "$3" = "$within" ]; then state=2 seen=' 1 '; put "$l" && put "$4"; return; fi
+        state=1
+      fi ;;
+    1) if [ "$l" = "$3" ] || [ "$l" = "$4" ]; then l=$4 state=3 seen=' 1 '; fi ;;
+    2) state=3; [ "$l" != "$4" ] || return 0 ;;
+  esac
+  put "$l"
+}"#;
+
+const END: &str = r#"all() {
   if [ -e "$p" ]; then
     while IFS= read -r l || [ -n "$l" ]; do line "$l" "$@" || return 1; done <"$p" || return 1
   elif [ -n "$header" ]; then
@@ -191,6 +239,40 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = format!("{}/ifcfg-eth0", dir.path().display());
         (dir, path)
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_edited_alone() {
+        const TEXT: &str = "auto a\niface a\n  mtu 1\niface b\n  mtu 1\niface a\n  up x\niface c";
+        for shell in Shell::ALL {
+            let (_dir, path) = folder();
+            fs::write(&path, TEXT).unwrap();
+            let edits = [
+                Edit::within(&path, "iface b", 1, Some("  mtu 1"), "  mtu 2"),
+                Edit::within(&path, "iface a", 2, None, "  mtu $(id) \\ 3"),
+                Edit::within(&path, "iface c", 1, None, "  mtu 4"),
+            ];
+            let wanted = "auto a\niface a\n  mtu 1\niface b\n  mtu 2\niface a\n  mtu $(id) \\ 3\n  up x\niface c\n  \
+                          mtu 4\n";
+            let mut previewed = TEXT.as_bytes().to_vec();
+            for edit in &edits {
+                previewed = edit.preview(Some(&previewed)).after.unwrap();
+            }
+            assert_eq!(String::from_utf8_lossy(&previewed), wanted);
+            for _ in 0..2 {
+                shell.steps(&edits.each_ref().map(Edit::step)).unwrap();
+                assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "{shell:?}");
+            }
+            for (gone, missing) in [
+                (Edit::within(&path, "iface a", 2, Some("  mtu 7"), "  mtu 8"), "  mtu 7"),
+                (Edit::within(&path, "iface a", 3, None, "  mtu 8"), "iface a"),
+            ] {
+                let said = shell.steps(&[gone.step()]).unwrap_err().complaint();
+                let wanted = format!("{path} was changed by something else meanwhile: it has no line {missing} any more");
+                assert_eq!(said, wanted, "{shell:?}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "{shell:?}");
+        }
     }
 
     #[test]
