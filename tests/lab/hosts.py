@@ -8,10 +8,14 @@ SUITE = "bookworm"
 PACKAGES = """
     systemd systemd-sysv dbus openssh-server sudo busybox fish tcsh python3 procps kmod
     util-linux e2fsprogs iproute2 iptables nftables ethtool iputils-ping iperf3 irqbalance
+    network-manager netplan.io ifupdown
 """.split()
+# What other than networkd can configure interfaces is there and off: a test switches on what it is about.
+OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.wants/networking.service",
+       "network-online.target.wants"]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.
-ROOTFS_VERSION = 1
+ROOTFS_VERSION = 2
 
 PASSWORD = "correct horse"
 ANY, WITH_PASSWORD = "(ALL:ALL) NOPASSWD: ALL", "(ALL:ALL) ALL"
@@ -90,6 +94,9 @@ def rootfs():
             os.unlink(f"{new}/etc/ssh/{name}")
     for wants in ("timers", "getty"):
         shutil.rmtree(f"{new}/etc/systemd/system/{wants}.target.wants", ignore_errors=True)
+    for name in OFF:
+        path = f"{new}/etc/systemd/system/{name}"
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     os.rename(new, ROOTFS)
     put(STAMP, rootfs_stamp())
     print(f"lab: file system built in {time.time() - start:.0f} s")
