@@ -49,6 +49,9 @@ pub fn read(answers: &Answers) -> (Value, Vec<String>) {
         links.all.iter().map(interface).collect::<Value>()
     });
     warnings.extend(host.and_then(host::Found::root_warning));
+    if let (Some(owners), Some(links)) = (owners, links) {
+        warnings.extend(links.all.iter().filter_map(|link| owners.contradiction(link)));
+    }
     let of_host = |key: &str| host.map_or(Value::Null, |h| h.values[key].clone());
     let facts = json!({
         "host": of_host("host"),

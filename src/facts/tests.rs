@@ -96,7 +96,7 @@ MemTotal:       2113456128 kB
 ";
 
 const OWNERS: &str = "== networkd\n/run/systemd/netif/links/3:NETWORK_FILE=/etc/systemd/network/rail.network\n\
-                      == networkmanager\neno1:connected:System eno1\nrc 0\n";
+                      == networkmanager\neno1:connected:u-1\nrc 0\nu-1:802-3-ethernet:yes:0:/etc/x:System eno1\nrc 0\n";
 
 fn node(failing: Option<&str>) -> (Value, Vec<String>) {
     let inquiry = Inquiry::new(questions());

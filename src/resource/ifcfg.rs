@@ -131,7 +131,7 @@ impl Resource for Ifcfg {
 
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
         let found = answers.get::<WholeFile>(&self.question())?;
-        let owners = answers.get::<OwnerList>("")?;
+        let owners = OwnerList::of(answers)?;
         let path = &self.path;
         let (mut file, mut odd) = (None, false);
         let unread = owners.reader(path).is_none().then(|| {

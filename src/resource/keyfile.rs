@@ -118,7 +118,11 @@ impl Edit {
                     None => {}
                 }
             }
-            return FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(joined(lines)) };
+            return FileDiff {
+                path: self.path.clone(),
+                before: before.map(<[u8]>::to_vec),
+                after: Some(joined(lines)),
+            };
         }
         let dropped =
             |line: &Vec<u8>| self.edits.iter().any(|e| matches!(e, Line::Remove(old) if old.as_bytes() == line));
@@ -268,7 +272,8 @@ mod tests {
                 (Edit::within(&path, "iface a", 3, None, "  mtu 8"), "iface a"),
             ] {
                 let said = shell.steps(&[gone.step()]).unwrap_err().complaint();
-                let wanted = format!("{path} was changed by something else meanwhile: it has no line {missing} any more");
+                let wanted =
+                    format!("{path} was changed by something else meanwhile: it has no line {missing} any more");
                 assert_eq!(said, wanted, "{shell:?}");
             }
             assert_eq!(fs::read_to_string(&path).unwrap(), wanted, "{shell:?}");

@@ -17,6 +17,7 @@ mod mtu;
 mod openssh;
 mod outcome;
 mod output;
+mod owners;
 mod service;
 mod state;
 mod sysctl;

@@ -5,18 +5,15 @@
 
 mod boot;
 
-use super::owner::networkd::AppliedFile;
-use super::owner::{NETWORK_SCRIPTS, Owner, OwnerList};
+use super::owner::{self, Boot, OWNERS, Owner, OwnerList};
 use super::probes::links::{Link, LinkList, interface};
 use super::probes::session::SessionEnds;
-use super::probes::small::SmallFile;
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Question, Reading, Resource, Risk, Spec, Stale, Step,
     Trouble,
 };
 use crate::error::Error;
 use crate::shell::Script;
-use boot::Boot;
 
 /// The resource.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +21,7 @@ pub struct Mtu {
     interface: String,
     mtu: u32,
     persist: bool,
-    owner: Option<Owner>,
+    owner: Option<&'static dyn Owner>,
 }
 
 /// What is known of the interface.
@@ -52,8 +49,8 @@ impl Resource for Mtu {
             "owner",
             "auto | networkmanager | netplan | networkd | ifupdown | ifcfg",
             "auto",
-            "What configures the interface at boot. It is found out; given, it has to be that one. Persistence works \
-             through networkd and ifcfg so far.",
+            "What configures the interface at boot, and is told the MTU. It is found out; given, it has to be that one, \
+             or says which of two that both do.",
         ),
         Key::refused("state", "an interface always has an MTU; give the one it is to have"),
     ];
@@ -61,13 +58,13 @@ impl Resource for Mtu {
 
     fn parse(spec: &Spec<'_>) -> Result<Mtu, Error> {
         spec.need("mtu")?;
-        let words: Vec<&'static str> = std::iter::once("auto").chain(Owner::NAMES.iter().copied()).collect();
+        let words: Vec<&'static str> = std::iter::once("auto").chain(OWNERS.iter().map(|o| o.name())).collect();
         Ok(Mtu {
             interface: interface(spec, "interface")?,
             // 68 is the least of IPv4 (RFC 791); no device of Linux takes more than loopback's 65536.
             mtu: spec.int("mtu", 68..=65536)?.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
             persist: spec.bool("persist")?.unwrap_or(true),
-            owner: spec.choice("owner", &words)?.and_then(Owner::named),
+            owner: spec.choice("owner", &words)?.and_then(owner::named),
         })
     }
 
@@ -82,8 +79,7 @@ impl Resource for Mtu {
     fn needs(&self, now: Option<&State>) -> Vec<Need> {
         let mut needs = Vec::new();
         if self.persist {
-            needs.push(Need::After(Claim::new("path", self.ifcfg())));
-            needs.push(Need::After(Claim::part("ifcfg", &self.ifcfg(), "MTU")));
+            needs.extend(self.sources());
         }
         let Some(now) = now else { return needs };
         let mut after = |links: &[Link]| needs.extend(links.iter().map(|l| Need::After(claim(&l.name))));
@@ -98,13 +94,21 @@ impl Resource for Mtu {
     }
 
     fn stale_after(&self) -> Stale {
-        if self.persist { Stale::Claims(vec![Claim::new("path", self.ifcfg())]) } else { Stale::Never }
+        if !self.persist {
+            return Stale::Never;
+        }
+        let file = |need| match need {
+            Need::After(claim) if claim.kind == "path" => Some(claim),
+            _ => None,
+        };
+        Stale::Claims(self.sources().filter_map(file).collect())
     }
 
     fn probe(&self) -> Vec<Question> {
         let mut questions = vec![LinkList::ask(), SessionEnds::ask()];
         if self.persist {
-            questions.extend([OwnerList::ask(), AppliedFile::ask(&self.interface), SmallFile::ask(self.ifcfg())]);
+            questions.push(OwnerList::ask_more());
+            questions.extend(OWNERS.iter().flat_map(|o| o.questions(&self.interface)));
         }
         questions
     }
@@ -209,8 +213,9 @@ fn claim(interface: &str) -> Claim {
 }
 
 impl Mtu {
-    fn ifcfg(&self) -> String {
-        format!("{NETWORK_SCRIPTS}/ifcfg-{}", self.interface)
+    /// What comes before it because its owner's configuration is in it.
+    fn sources(&self) -> impl Iterator<Item = Need> {
+        OWNERS.iter().flat_map(|owner| owner.sources(&self.interface))
     }
 
     /// The step that sets the live value.

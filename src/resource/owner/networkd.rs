@@ -4,7 +4,8 @@
 //! in /etc masks the same one in /run, that one the same in /usr (systemd.network(5)). Which file it has applied is
 //! what it wrote to /run/systemd/netif/links (`NETWORK_FILE=`, which `networkctl status` shows).
 
-use crate::resource::{Fragment, Group, Output, Question, Trouble};
+use super::{At, Boot, Owner, Owns, Said, Which, base, shared};
+use crate::resource::{FileDiff, Fragment, Group, Need, Output, Put, Question, Step, Trouble};
 use crate::shell::Script;
 use std::collections::BTreeMap;
 
@@ -17,32 +18,120 @@ const FOLDERS: [&str; 5] = [
     "/lib/systemd/network",
 ];
 
+/// The owner.
+pub(super) struct Networkd;
+
 /// The group. An argument is the name of an interface.
 #[derive(Debug)]
-pub struct AppliedFile;
+struct AppliedFile;
 
 /// The configuration that networkd has applied to an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+struct Applied {
     /// The `.network` file.
-    pub file: String,
+    file: String,
     /// It and its drop-ins in the order in which they are read, with their texts.
     parts: Vec<(String, String)>,
 }
 
 /// A setting of one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+struct Setting {
     /// Its value.
-    pub value: String,
+    value: String,
     /// Where it stands: `/etc/systemd/network/10-eth0.network:7`.
-    pub place: String,
+    place: String,
 }
 
-impl AppliedFile {
-    /// Asks what is applied to an interface.
-    pub fn ask(interface: &str) -> Question {
-        Question::of::<AppliedFile>(interface)
+/// By index of a link: the `.network` file that networkd has applied to it.
+pub(super) fn applied(said: &Said) -> BTreeMap<u32, &str> {
+    let one = |line| {
+        let (path, file) = str::split_once(line, ":NETWORK_FILE=")?;
+        Some((base(path).parse().ok()?, file))
+    };
+    said.of("networkd").lines().filter_map(one).collect()
+}
+
+/// The links that share the `.network` file of this one.
+pub(super) fn sharing<'a>(at: &'a At<'_>, file: &'a str) -> impl Iterator<Item = u32> {
+    applied(&at.owners.said).into_iter().filter(move |(_, f)| *f == file).map(|(index, _)| index)
+}
+
+impl Owner for Networkd {
+    fn name(&self) -> &'static str {
+        "networkd"
+    }
+
+    fn title(&self) -> &'static str {
+        "networkd"
+    }
+
+    fn ask(&self) -> &'static str {
+        "[ -d /run/systemd/netif/links ] && active systemd-networkd && grep -asH '^NETWORK_FILE=' -- /run/systemd/netif/links/*"
+    }
+
+    fn questions(&self, interface: &str) -> Vec<Question> {
+        vec![Question::of::<AppliedFile>(interface)]
+    }
+
+    fn sources(&self, _: &str) -> Vec<Need> {
+        vec![Need::AfterBelow("/etc/systemd/network".to_owned())]
+    }
+
+    fn owns(&self, said: &Said) -> Result<Vec<Owns>, Trouble> {
+        let own = applied(said).into_iter().filter(|(_, file)| super::netplan::made(file).is_none());
+        Ok(own.map(|(index, file)| Owns { link: Which::Index(index), by: file.to_owned(), weak: false }).collect())
+    }
+
+    fn boot(&self, at: &At<'_>) -> Result<Boot, Trouble> {
+        let (name, wanted) = (&at.link.name, at.mtu);
+        let Some(applied) = at.answers.get::<AppliedFile>(name)? else {
+            return Err(Trouble::new(format!("networkd has applied no file to {name}")));
+        };
+        let now = applied.mtu()?;
+        let mut boot = Boot::of(now.as_ref().map(|(mtu, _)| *mtu), wanted);
+        if boot.right {
+            return Ok(boot);
+        }
+        let (file, path) = (&applied.file, applied.drop_in());
+        let way = format!(
+            "give {name} a .network file of its own; or, if all of them are to have this MTU, write `MTUBytes={wanted}` \
+             below `[Link]` in {path} by a `copy`, and set `persist: false` here"
+        );
+        shared(file, at, sharing(at, file), way)?;
+        let late = |place: &str| {
+            let name = place.rsplit_once(':').and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(_, name)| name);
+            place.contains(".network.d/") && name > base(&path)
+        };
+        if let Some((mtu, place)) = now.filter(|(_, place)| late(place)) {
+            return Err(Trouble::new(format!("at boot {mtu} wins: {place}"))
+                .hint("remove the setting there; no name of a drop-in of netplay's own comes after it"));
+        }
+        let text = format!("# Written by netplay (mtu:{name}); it is replaced.\n[Link]\nMTUBytes={wanted}\n");
+        boot.files.push(FileDiff {
+            path: path.clone(),
+            before: applied.drop_in_text().map(|t| t.as_bytes().to_vec()),
+            after: Some(text.clone().into_bytes()),
+        });
+        boot.steps.push(Step::Run(Script::new().command(["mkdir", "-p", "--", &applied.drop_in_folder()])));
+        boot.steps.push(Step::Put(Put {
+            path,
+            body: text.into_bytes(),
+            mode: 0o644,
+            owner: None,
+            backup: false,
+            validate: None,
+            in_place: false,
+        }));
+        if wanted < 1280 {
+            boot.warnings.push("networkd raises an MTU below 1280 to that at boot, where IPv6 is on".to_owned());
+        }
+        if !applied.matches_one() {
+            boot.warnings.push(format!(
+                "{file} is for interfaces of a pattern: another one that comes to match it gets this MTU too"
+            ));
+        }
+        Ok(boot)
     }
 }
 
@@ -51,7 +140,7 @@ impl Applied {
     ///
     /// # Errors
     /// The value that wins is no size.
-    pub fn mtu(&self) -> Result<Option<(u32, String)>, Trouble> {
+    fn mtu(&self) -> Result<Option<(u32, String)>, Trouble> {
         let Some(Setting { value, place }) = self.settings("Link", "MTUBytes").pop() else { return Ok(None) };
         match size(&value) {
             Some(bytes) => Ok(Some((bytes, place))),
@@ -60,23 +149,23 @@ impl Applied {
     }
 
     /// The path of our own drop-in for this file. Its name comes late, so that it wins over others.
-    pub fn drop_in(&self) -> String {
+    fn drop_in(&self) -> String {
         format!("{}/zz-netplay-mtu.conf", self.drop_in_folder())
     }
 
     /// The folder of our own drop-in.
-    pub fn drop_in_folder(&self) -> String {
+    fn drop_in_folder(&self) -> String {
         format!("{}/{}.d", FOLDERS[0], base(&self.file))
     }
 
     /// The text of our own drop-in as it is now.
-    pub fn drop_in_text(&self) -> Option<&str> {
+    fn drop_in_text(&self) -> Option<&str> {
         let path = self.drop_in();
         self.parts.iter().find(|(p, _)| *p == path).map(|(_, text)| text.as_str())
     }
 
     /// Whether the file is for one interface alone: `[Match]` has a literal name or one hardware address or path.
-    pub fn matches_one(&self) -> bool {
+    fn matches_one(&self) -> bool {
         let single = |key: &str| {
             let values: Vec<Setting> = self.settings("Match", key);
             let words: Vec<&str> = values.iter().flat_map(|s| s.value.split_whitespace()).collect();
@@ -122,10 +211,6 @@ fn size(text: &str) -> Option<u32> {
         _ => (text, 1),
     };
     digits.trim().parse::<u32>().ok()?.checked_mul(factor)
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 // `link NAME FILE` for each interface that has a file, `file PATH` for each file that is there, then their lines.
@@ -281,6 +366,6 @@ mod tests {
             assert_eq!(answers[0].as_ref().unwrap().as_ref(), Some(found));
             assert!(answers[2].as_ref().unwrap().is_none() && answers[3].as_ref().unwrap().is_none());
         }
-        assert!(ask(Shell::Dash, [AppliedFile::ask("lo")]).get::<AppliedFile>("lo").unwrap().is_none());
+        assert!(ask(Shell::Dash, [Question::of::<AppliedFile>("lo")]).get::<AppliedFile>("lo").unwrap().is_none());
     }
 }

@@ -46,6 +46,8 @@ pub struct Link {
     pub carrier: Option<bool>,
     /// The hardware address.
     pub mac: Option<String>,
+    /// The one that it was made with, where it has another now: that of the bond that it is a port of.
+    pub permanent_mac: Option<String>,
     /// Addresses with their prefix lengths: `10.0.0.1/24`, `fe80::1/64`.
     pub addresses: Vec<String>,
 }
@@ -190,6 +192,7 @@ fn from_json(text: &str) -> Result<Links, Trouble> {
             state: text(it, "operstate").unwrap_or_default().to_lowercase(),
             carrier: flag("UP").then(|| flag("LOWER_UP")),
             mac: text(it, "address").filter(|_| kind != "loopback"),
+            permanent_mac: text(it, "permaddr"),
             addresses: it["addr_info"].as_array().into_iter().flatten().filter_map(address).collect(),
             kind,
         });
