@@ -861,11 +861,13 @@ fn a_bastion_that_drops_half_of_the_handshakes(over: Carrier) {
             env("LAB_SSH_CONFIG")
         );
         fs::write(&config, text).unwrap();
-        let target = with_arguments(over, hosts.first(), &format!("-F {} -J relay", config.display()));
+        let behind = with_arguments(over, hosts.first(), &format!("-F {} -J relay", config.display()));
+        // The same for a host behind a bastion.
+        let before = with_arguments(over, Host("relay"), &format!("-F {} -J {}", config.display(), bastion()));
         let (carriers, gate) = (carriers(Limits::default()), Gate::new(16));
         std::thread::scope(|scope| {
-            for _ in 0..20 {
-                let (carriers, gate, target) = (&carriers, &gate, &target);
+            for target in [&behind; 14].into_iter().chain([&before; 6]) {
+                let (carriers, gate) = (&carriers, &gate);
                 scope.spawn(move || {
                     let mut session = carriers.connect(target, gate, &within(60)).unwrap_or_else(|f| panic!("{f}"));
                     assert_eq!(run(&mut *session, "{ echo here; exit 0; }\n").1.out, "here\n");

@@ -88,7 +88,11 @@ impl OpenSsh {
         let _permit = gate.enter(deadline).ok_or_else(|| queued(deadline))?;
         let broken = |e: std::io::Error| Failure::new(FailureKind::Connect, format!("ssh can't be started: {e}"));
         let desk = Desk::open(client.folder.socket()).map_err(broken)?;
-        let connect = target.connect_timeout.unwrap_or(self.limits.connect);
+        let limit = target.connect_timeout.unwrap_or(self.limits.connect);
+        // Behind others it is connected when all of those are logged in to, which ssh counts as a part of connecting.
+        let direct = target.jumps.is_empty() && target.proxy_command.is_none();
+        let hops = u32::try_from(target.jumps.len()).unwrap_or(u32::MAX).max(1);
+        let connect = if direct { limit } else { (limit + self.limits.login).saturating_mul(hops) };
         let mut master = Master::start(client, target, &desk, &self.asked, connect).map_err(broken)?;
         let mut login = Login {
             target,
@@ -114,7 +118,7 @@ impl OpenSsh {
                 return Ok(master);
             }
             let seconds = master.started.elapsed().as_secs();
-            if master.said.established() && !std::mem::replace(&mut login.connected, true) {
+            if direct && master.said.established() && !std::mem::replace(&mut login.connected, true) {
                 login.until = deadline.within(self.limits.login);
             }
             if master.has_ended() {

@@ -146,7 +146,7 @@ impl Said {
                     "what answers isn't an SSH server: it says something that is no text",
                 )
                 .hint("is the port right (ansible_port)?"),
-                _ if self.find("timed out").is_some() => Failure::no_banner(seconds),
+                _ if self.find("timed out").is_some() => silent(target, seconds),
                 _ if closed => Failure::dropped(),
                 _ => self.other(FailureKind::Handshake),
             },
@@ -290,7 +290,7 @@ impl Said {
             (None, None) if !self.established => {
                 Failure::no_connection(&[format!("{}:{} doesn't answer ({seconds} s)", target.address, target.port)])
             }
-            (None, None) => Failure::no_banner(seconds),
+            (None, None) => silent(target, seconds),
             (None, Some(_)) if self.key.is_none() => Failure::no_key_exchange(seconds),
             (None, Some(_)) => match &target.agent {
                 // The agent is asked before the host is.
@@ -331,6 +331,14 @@ impl Said {
 
     fn last(&self) -> &str {
         self.lines.last().map_or("it says nothing", String::as_str)
+    }
+}
+
+/// The failure of a host that hasn't named itself, or of a bastion before it: which of them isn't known.
+fn silent(target: &Target, seconds: u64) -> Failure {
+    match target.jumps.last() {
+        Some(bastion) => Failure::not_through(bastion, target, &format!("no answer in {seconds} s")),
+        None => Failure::no_banner(seconds),
     }
 }
 
@@ -441,6 +449,8 @@ mod tests {
         let late = "Connection timed out during banner exchange\n";
         let unnamed = "the host accepted the connection and didn't name itself as an SSH server within 3 s";
         told(&target(), &[CONNECTED, late], Handshake, unnamed);
+        let way = "the bastion gw doesn't get through to 10.99.1.2:22: no answer in 3 s";
+        told(&behind(), &["debug1: Executing proxy command: exec ssh\n", late], FailureKind::Connect, way);
         let kex = "the key exchange with the host's OpenSSH_9.2p1 Debian-2+deb12u10 failed: ";
         let no_cipher = "no matching cipher found. Their offer: aes128-ctr";
         let unable = format!("Unable to negotiate with 10.99.1.2 port 22: {no_cipher}\n");

@@ -84,7 +84,7 @@ impl Ssh {
                 }),
             };
         }
-        retried(deadline, || self.greet(target, route::tcp(target, &connecting())?, gate, deadline))
+        self.greet(target, route::tcp(target, &connecting())?, gate, deadline)
     }
 
     /// Handshake, host key and login over a connected socket.
@@ -114,7 +114,7 @@ impl Ssh {
 
 impl Transport for Ssh {
     fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
-        let link = self.open(target, gate, deadline)?;
+        let link = retried(deadline, || self.open(target, gate, deadline))?;
         Ok(Box::new(Channels { link, executions: 0, stuck: false }))
     }
 }
