@@ -124,6 +124,10 @@ pub struct Apply {
     /// Show how files would change, or change
     #[arg(short = 'D', long)]
     pub diff: bool,
+    /// Carry it out in the root folder of an image (`/`: this machine, while it is installed or built): only what
+    /// lasts is looked at and done; hosts must have `ansible_connection: local`
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
     /// Exit with 3 when changes are pending (with --check), or a reboot
     #[arg(long)]
     pub detailed_exitcode: bool,

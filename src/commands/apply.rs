@@ -1,13 +1,15 @@
 //! `netplay apply`: bring the hosts to the state that the playbooks describe.
 
-use super::{defaults, plays, shared, unlock};
+use super::{carriers, defaults, plays, shared, unlock};
 use crate::cli;
 use crate::engine::run::{Options, run as carry_out};
-use crate::error::Errors;
+use crate::error::{Error, Errors};
 use crate::event::{Event, HostStatus, RunFinished};
 use crate::hostlist;
 use crate::report::{Reporters, Verbosity};
+use crate::transport::Local;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Applies, or with `--check` tells what would be done.
@@ -15,13 +17,18 @@ use std::sync::Arc;
 /// # Errors
 /// Everything that can be found wrong before the first connection.
 pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
-    let programme = plays::load(&args.plays)?;
+    let root = args.root.as_deref().map(root).transpose()?;
+    let programme = plays::load(&args.plays, root.is_some())?;
     let outputs = args.reach.outputs()?;
     let defaults = Arc::new(defaults(&args.reach)?);
     let plays = plays::stage(&programme, &defaults, args.check)?;
     let hosts = &args.plays.hosts;
     let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
-    let shared = shared(&args.reach, &defaults, keyring, hosts.verbosity() >= Verbosity::Scripts)?;
+    let mut transport = carriers(keyring);
+    if let Some(root) = root.filter(|root| root != Path::new("/")) {
+        transport = transport.in_root(&root);
+    }
+    let shared = shared(&args.reach, &defaults, transport, hosts.verbosity() >= Verbosity::Scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let options = Options {
         forks: args.reach.forks.into(),
@@ -34,6 +41,27 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let code = finished.exit_code;
     reporters.event(&Event::RunFinished(Box::new(finished)));
     Ok(super::close(reporters, code, hosts))
+}
+
+/// The root folder of an image, absolute.
+fn root(folder: &Path) -> Result<PathBuf, Errors> {
+    let wrong = |what: String, hint: &str| {
+        Errors::from(Error::usage(format!("--root {}: {what}", folder.display())).hint(hint))
+    };
+    let found = folder
+        .canonicalize()
+        .map_err(|e| wrong(e.to_string(), "name the folder where the image is unpacked or mounted"))?;
+    if found == Path::new("/") {
+        return Ok(found);
+    }
+    match Local::in_root(&found).try_shell() {
+        Ok(()) => Ok(found),
+        Err(said) => Err(wrong(
+            said,
+            "it takes root's rights and a /bin/sh in there that this machine can run; where a container may mount \
+             nothing, run netplay inside the image with --root /",
+        )),
+    }
 }
 
 /// The command line that does the hosts again that aren't done.

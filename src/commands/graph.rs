@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// # Errors
 /// What is wrong in inventory and playbooks; a host that is in none of the plays.
 pub fn run(args: &cli::Graph) -> Result<u8, Errors> {
-    let programme = plays::load(&args.plays)?;
+    let programme = plays::load(&args.plays, false)?;
     let mut out = String::from("digraph netplay {\n  rankdir=LR;\n  node [shape=box];\n");
     let mut found = false;
     for (number, cast) in programme.casts.iter().enumerate() {

@@ -138,15 +138,20 @@ fn unlock<'t>(targets: impl IntoIterator<Item = &'t Target>, args: &Hosts) -> Ke
     keyring
 }
 
+/// The transports of a run.
+fn carriers(keyring: Keyring) -> Carriers {
+    Carriers::new(transport::Limits::default(), keyring, this_program())
+}
+
 /// What all visits share.
-fn shared(reach: &Reach, defaults: &Defaults, keyring: Keyring, show_scripts: bool) -> Result<Shared, Errors> {
+fn shared(reach: &Reach, defaults: &Defaults, transport: Carriers, show_scripts: bool) -> Result<Shared, Errors> {
     let interrupted = Arc::new(AtomicBool::new(false));
     catch_signals(&interrupted)?;
     allow_open_files();
     let run = run_id();
     let execution = Duration::from_secs(reach.timeout.into());
     Ok(Shared {
-        transport: Box::new(Carriers::new(transport::Limits::default(), keyring, this_program())),
+        transport: Box::new(transport),
         gate: Gate::new(HANDSHAKES),
         limits: Limits { execution, ..Limits::default() },
         folders: Folders::default(),

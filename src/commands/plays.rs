@@ -6,13 +6,14 @@ use crate::cli;
 use crate::engine::host::Site;
 use crate::engine::run;
 use crate::error::{Error, Errors, suggest};
+use crate::facts;
 use crate::graph;
 use crate::inventory::{HostId, Selection, argument};
 use crate::plan::Policy;
 use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Settings, Tags, Variables};
 use crate::report;
 use crate::source::{Source, Span};
-use crate::transport::{Defaults, Identity, Target, become_from_variables};
+use crate::transport::{Carrier, Defaults, Identity, Target, become_from_variables};
 use crate::yaml::Node;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -42,7 +43,8 @@ pub(super) struct Programme {
 }
 
 /// Loads playbooks and inventory and finds the hosts of each play.
-pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
+/// With `image` only what lasts is looked at and done.
+pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> {
     let mut errors = Vec::new();
     let mut books = Vec::new();
     for path in &args.playbooks {
@@ -69,7 +71,8 @@ pub(super) fn load(args: &cli::Plays) -> Result<Programme, Errors> {
     let mut emptied = Vec::new();
     for book in books {
         let context = context(&inventory, &args.hosts, book.dir())?;
-        for play in book.plays {
+        for mut play in book.plays {
+            play.image = image;
             let found = play.settings(&context).and_then(|settings| {
                 let selection = context.inventory.select(&settings.hosts, limit.as_ref(), None)?;
                 if limit.is_some() && selection.hosts.is_empty() {
@@ -181,7 +184,8 @@ struct Stage {
 impl Site for Stage {
     fn with_facts(&self, facts: &serde_json::Value) -> Result<HostPlay, String> {
         let span = Span::start(&Source::new(format!("facts of {}", self.name), String::new()));
-        let facts = Node::from_json(&span, facts);
+        let image = self.play.image.then(|| facts::of_image(facts));
+        let facts = Node::from_json(&span, image.as_ref().unwrap_or(facts));
         self.play.render(&self.variables, &self.tags, Some(&facts)).map_err(|e| told(e.0).to_string())
     }
 
@@ -239,6 +243,12 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
             match (found, checked) {
                 (Err(found), _) => errors.extend(found.0),
                 (_, Some(error)) => errors.push(error),
+                (Ok(found), None) if cast.play.image && found.carrier != Carrier::Local => {
+                    let message = format!("with --root, {name} has to be this machine, and it is reached by SSH");
+                    errors.push(Error::usage(message).hint(
+                        "give the host that stands for the image `ansible_connection: local`, and name it by --limit",
+                    ));
+                }
                 (Ok(found), None) => {
                     targets.insert(key, found.clone());
                     let site = Stage {

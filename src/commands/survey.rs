@@ -1,6 +1,6 @@
 //! Asking all hosts the same, without a play: what `facts` and `run` do.
 
-use super::{context, defaults, limited, load_inventory, look, shared, target, unlock};
+use super::{carriers, context, defaults, limited, load_inventory, look, shared, target, unlock};
 use crate::cli::{Hosts, Reach};
 use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
@@ -60,7 +60,8 @@ pub(super) fn ask(
         places.push(Place { target, variables, defaults: &defaults });
     }
     let keyring = unlock(places.iter().map(|place| &place.target), hosts);
-    let shared = shared(reach, &defaults, keyring, hosts.verbosity() >= crate::report::Verbosity::Scripts)?;
+    let scripts = hosts.verbosity() >= crate::report::Verbosity::Scripts;
+    let shared = shared(reach, &defaults, carriers(keyring), scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
     let mut sink = |event: Event| reporters.event(&event);
     sink(Event::RunStarted(RunStarted { run: shared.run.clone(), check: false, diff: false, command }));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// # Errors
 /// What is wrong.
 pub fn run(args: &cli::Plays) -> Result<u8, Errors> {
-    let programme = plays::load(args)?;
+    let programme = plays::load(args, false)?;
     let defaults = Arc::new(Defaults::load()?);
     let staged = plays::stage(&programme, &defaults, true)?;
     let hosts: usize = staged.iter().map(|p| p.hosts.len()).sum();

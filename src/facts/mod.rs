@@ -67,6 +67,12 @@ pub fn read(answers: &Answers) -> (Value, Vec<String>) {
     (facts, warnings)
 }
 
+/// What of these facts is those of an image too: all else is of a machine that runs, and of another one.
+pub fn of_image(facts: &Value) -> Value {
+    let keep = |(key, value): (&String, &Value)| (key.clone(), if key == "os" { value.clone() } else { Value::Null });
+    Value::Object(facts.as_object().into_iter().flatten().map(keep).collect())
+}
+
 fn get<'a, G: Group>(answers: &'a Answers, warnings: &mut Vec<String>) -> Option<&'a G::Answer> {
     match answers.get::<G>("") {
         Ok(answer) => Some(answer),

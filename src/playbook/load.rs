@@ -38,6 +38,8 @@ pub struct Play {
     pub stop_on_error: bool,
     /// Whether it says `confirm: none`: steps that could cut the session off are allowed.
     pub confirm_none: bool,
+    /// Whether it is carried out in the root of an image, which doesn't run: only what lasts is looked at and done.
+    pub image: bool,
     pub(super) hosts: Node,
     pub(super) serial: Option<Node>,
     pub(super) max_fail_percentage: Option<Node>,
@@ -381,6 +383,7 @@ impl<'l> Loader<'l> {
             place: node.span.clone(),
             stop_on_error,
             confirm_none,
+            image: false,
             hosts,
             serial: get("serial").cloned(),
             max_fail_percentage: get("max_fail_percentage").cloned(),

@@ -203,6 +203,11 @@ impl Renderer<'_> {
             Err(fail) => return self.fail(fail),
         }
         match self.item(entry, scope) {
+            Ok(item) if self.play.image && item.resource.live_only().is_some() => {
+                let why = item.resource.live_only().map_or_else(|| Arc::from(""), Arc::from);
+                let (address, title, place) = (Some(item.address), item.title, item.place);
+                self.out.skipped.push(Skipped { address, title, place, why });
+            }
             Ok(item) if entry.handler => self.out.handlers.push(item),
             Ok(item) => self.out.resources.push(item),
             Err(fail) => self.fail(fail),
@@ -259,7 +264,8 @@ impl Renderer<'_> {
         let body = if entry.fixed { entry.body.clone() } else { whole(&entry.body)? };
         let title = entry.title.as_ref().map(|t| title(t, scope)).transpose()?;
         let env = HostEnv { play: self.play, entry, scope, facts: Cell::new(false), host: Cell::new(false) };
-        let spec = Spec { node: &body, env: &env, title: title.as_deref(), handler: entry.handler };
+        let spec =
+            Spec { node: &body, env: &env, title: title.as_deref(), handler: entry.handler, image: self.play.image };
         let resource: Arc<dyn AnyResource> = match entry.kind.parse(&spec) {
             Ok(resource) => Arc::from(resource),
             Err(_) if env.facts.get() => return Err(Fail::Facts),

@@ -6,7 +6,7 @@
 use super::keyfile::Edit;
 use super::managed::{folders, no_folder, sum};
 use super::owner::assignments::{Assignments, assign, is_key};
-use super::owner::{NETWORK_SCRIPTS, OwnerList};
+use super::owner::{NETWORK_SCRIPTS, OwnerList, Owners};
 use super::probes::links::{LinkList, interface};
 use super::probes::whole::{Attributes, Content, Kind, WholeFile};
 use super::{
@@ -24,6 +24,8 @@ pub struct Ifcfg {
     path: String,
     /// Whether the path was given, and with it the word that something reads it.
     given: bool,
+    /// In the root of an image, where nothing runs that could be asked who reads the file.
+    image: bool,
     want: Want,
 }
 
@@ -102,6 +104,7 @@ impl Resource for Ifcfg {
         };
         Ok(Ifcfg {
             given: path.is_some(),
+            image: spec.image,
             path: path.unwrap_or_else(|| format!("{NETWORK_SCRIPTS}/ifcfg-{interface}")),
             interface,
             want,
@@ -126,15 +129,16 @@ impl Resource for Ifcfg {
     }
 
     fn probe(&self) -> Vec<Question> {
-        vec![WholeFile::ask(self.question()), OwnerList::ask(), LinkList::ask()]
+        let owners = [OwnerList::ask(), LinkList::ask()].into_iter().filter(|_| !self.image);
+        std::iter::once(WholeFile::ask(self.question())).chain(owners).collect()
     }
 
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
         let found = answers.get::<WholeFile>(&self.question())?;
-        let owners = OwnerList::of(answers)?;
+        let owners = if self.image { &Owners::default() } else { OwnerList::of(answers)? };
         let path = &self.path;
         let (mut file, mut odd) = (None, false);
-        let unread = owners.reader(path).is_none().then(|| {
+        let unread = (!self.image && owners.reader(path).is_none()).then(|| {
             let owner = answers.get::<LinkList>("").ok().and_then(|links| owners.of(links.get(&self.interface)?));
             match (owner, owners.readers()) {
                 (_, readers) if !readers.is_empty() => format!("such files are read by {readers}"),

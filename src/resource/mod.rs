@@ -118,7 +118,14 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     fn gate(&self) -> bool {
         false
     }
+    /// Why it can't be done in the root of an image, which doesn't run, where that is so: it is left out there.
+    fn live_only(&self) -> Option<&'static str> {
+        None
+    }
 }
+
+/// For [`Resource::live_only`] of what has no part that is there at the next boot.
+const NOTHING_LASTS: &str = "nothing of it lasts, and an image doesn't run";
 
 /// What a probe found.
 #[derive(Debug)]
@@ -376,6 +383,8 @@ pub trait AnyResource: Debug + Send + Sync {
     fn changed(&self, outputs: &[Output]) -> Result<bool, Error>;
     /// [`Resource::gate`].
     fn gate(&self) -> bool;
+    /// [`Resource::live_only`].
+    fn live_only(&self) -> Option<&'static str>;
 }
 
 impl<R: Resource> AnyResource for R {
@@ -425,6 +434,9 @@ impl<R: Resource> AnyResource for R {
     }
     fn gate(&self) -> bool {
         Resource::gate(self)
+    }
+    fn live_only(&self) -> Option<&'static str> {
+        Resource::live_only(self)
     }
 }
 

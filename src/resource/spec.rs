@@ -140,6 +140,8 @@ pub struct Spec<'a> {
     pub title: Option<&'a str>,
     /// Whether it is a handler.
     pub handler: bool,
+    /// Whether it is for the root of an image, which doesn't run (`--root`): what runs is neither asked for nor changed.
+    pub image: bool,
 }
 
 impl<'a> Spec<'a> {

@@ -174,7 +174,7 @@ pub(crate) fn parse_nodes<R: Resource>(keys: Vec<(&'static str, Node)>) -> Resul
     if let Some(error) = spec::check(R::TYPE, &node, R::KEYS).into_iter().next() {
         return Err(error);
     }
-    R::parse(&Spec { node: &node, env: &Bare, title: Some("trial"), handler: false })
+    R::parse(&Spec { node: &node, env: &Bare, title: Some("trial"), handler: false, image: false })
 }
 
 /// Makes a resource so on this machine and looks whether it is: what was found before, or why not.

@@ -3,8 +3,9 @@
 use super::talk::{Peer, Pipes};
 use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Session, Target, Transport};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,31 @@ impl Local {
     /// Requests are run by `/bin/sh -c`.
     pub fn new() -> Local {
         Local::with_shell(["/bin/sh"])
+    }
+
+    /// Requests are run by the shell of another root folder, with the machine's `/proc`, `/sys` and `/dev` in it: scripts
+    /// need `/dev/null` and `/proc/self`, which an unpacked image lacks. They are mounted for these processes alone
+    /// (unshare(1)), so that nothing has to be taken away again.
+    pub fn in_root(root: &Path) -> Local {
+        const ENTER: &str = r#"for d in proc sys dev; do
+  [ "$0/$d" -ef "/$d" ] || mount --rbind "/$d" "$0/$d" || { echo "the image needs an empty folder /$d" >&2; exit 1; }
+done
+exec chroot "$0" /bin/sh "$@""#;
+        let own = ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", ENTER].map(OsStr::new);
+        Local::with_shell(own.into_iter().chain([root.as_os_str()]))
+    }
+
+    /// Tries what every request needs.
+    ///
+    /// # Errors
+    /// What was said.
+    pub fn try_shell(&self) -> Result<(), String> {
+        let Some((program, arguments)) = self.shell.split_first() else { return Ok(()) };
+        match Command::new(program).args(arguments).args(["-c", ":"]).stdin(Stdio::null()).output() {
+            Err(e) => Err(format!("{} can't be run: {e}", program.display())),
+            Ok(tried) if tried.status.success() => Ok(()),
+            Ok(tried) => Err(String::from_utf8_lossy(tried.stderr.trim_ascii()).into_owned()),
+        }
     }
 
     /// Requests are run by this program and its arguments, `-c` and the request behind them.

@@ -30,7 +30,7 @@ pub use ssh::Ssh;
 
 use gate::Bastions;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -346,6 +346,12 @@ impl Carriers {
             openssh: OpenSsh::new(limits, bastions, keyring, asked),
             local: Local::new(),
         }
+    }
+
+    /// The same with what is local done in another root folder.
+    #[must_use]
+    pub fn in_root(self, root: &Path) -> Carriers {
+        Carriers { local: Local::in_root(root), ..self }
     }
 }
 

@@ -47,7 +47,7 @@ fn every_example_is_a_resource() {
         let found = Entry::of(entry);
         assert_eq!(found.kind.name(), kind.name());
         let env = Given { files: None, holds: None, always: true };
-        let parsed = found.parse(&env, false).unwrap_or_else(|e| panic!("{}: {}", kind.name(), e[0]));
+        let parsed = found.parse(&env, false, false).unwrap_or_else(|e| panic!("{}: {}", kind.name(), e[0]));
         assert!(!parsed.identity().is_empty());
     }
 }
@@ -168,25 +168,25 @@ impl<'a> Entry<'a> {
         Entry { kind, node, title: entry.get("name").and_then(Node::text) }
     }
 
-    fn parse(&self, env: &dyn Env, handler: bool) -> Result<Box<dyn AnyResource>, Vec<Error>> {
+    fn parse(&self, env: &dyn Env, handler: bool, image: bool) -> Result<Box<dyn AnyResource>, Vec<Error>> {
         let errors = resource::spec::check(&format!("`{}`", self.kind.name()), self.node, self.kind.keys());
         if !errors.is_empty() {
             return Err(errors);
         }
-        self.kind.parse(&Spec { node: self.node, env, title: self.title, handler }).map_err(|e| vec![e])
+        self.kind.parse(&Spec { node: self.node, env, title: self.title, handler, image }).map_err(|e| vec![e])
     }
 }
 
 /// What comes of a case, in words.
 fn outcome(case: &Node) -> String {
-    const KEYS: [&str; 8] = ["resource", "handler", "files", "holds", "answers", "host", "graph", "expect"];
+    const KEYS: [&str; 9] = ["resource", "handler", "image", "files", "holds", "answers", "host", "graph", "expect"];
     for (key, _) in case.as_map().unwrap_or_else(|| panic!("{}: a case is a mapping", case.span)) {
         assert!(KEYS.contains(&key.text().unwrap()), "{}: a case has no key `{}`", key.span, key.text().unwrap());
     }
     let flag = |key: &str| case.get(key).and_then(Node::as_bool).unwrap_or_default();
     let entry = Entry::of(case.get("resource").unwrap_or_else(|| panic!("{}: no resource", case.span)));
     let env = Given { files: case.get("files"), holds: case.get("holds"), always: false };
-    let resource = match entry.parse(&env, flag("handler")) {
+    let resource = match entry.parse(&env, flag("handler"), flag("image")) {
         Ok(resource) => resource,
         Err(errors) => {
             assert!(case.get("answers").or(case.get("host")).is_none(), "{}: nothing is asked", case.span);
@@ -199,6 +199,9 @@ fn outcome(case: &Node) -> String {
     }
     if resource.gate() {
         out.push_str("gate\n");
+    }
+    if let Some(why) = resource.live_only().filter(|_| flag("image")) {
+        return format!("{out}left out: {why}\n");
     }
     if flag("graph") {
         for claim in resource.claims() {

@@ -18,6 +18,7 @@ mod openssh;
 mod outcome;
 mod output;
 mod owners;
+mod provisioning;
 mod service;
 mod state;
 mod sysctl;

@@ -203,6 +203,10 @@ impl Resource for Mtu {
         warnings
     }
 
+    fn live_only(&self) -> Option<&'static str> {
+        Some("what configures an interface is only known where it runs")
+    }
+
     fn risk(&self, now: &State) -> Risk {
         if now.link.mtu == self.mtu || now.bond.is_some() { Risk::None } else { now.risk.clone() }
     }

@@ -5,9 +5,11 @@ mod risk;
 mod tests;
 mod unit;
 
-use self::unit::{Enabled, Run, Trigger, Triggers, Unit, Units, full_name, template};
+use self::unit::{Enabled, Run, Trigger, Triggers, Unit, UnitFiles, Units, full_name, template};
 use super::spec::{Key, Spec};
-use super::{Answers, Change, Claim, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble};
+use super::{
+    Answers, Change, Claim, NOTHING_LASTS, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
+};
 use crate::error::Error;
 use crate::shell::Script;
 use serde_json::Value as Json;
@@ -21,6 +23,8 @@ pub struct Service {
     state: Option<Wanted>,
     enabled: Option<bool>,
     masked: Option<bool>,
+    /// In the root of an image: no systemd runs there.
+    image: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +105,10 @@ impl Service {
     }
 
     /// A step of systemctl.
-    fn systemctl(verb: &[&str], units: &[&str]) -> Step {
-        let words = ["systemctl", "--no-ask-password"].iter().chain(verb).chain([&"--"]).chain(units);
+    fn systemctl(&self, verb: &[&str], units: &[&str]) -> Step {
+        let words = ["systemctl", if self.image { "--root=/" } else { "--no-ask-password" }];
+        let end = ["--"];
+        let words = words.iter().chain(verb).chain(end.iter().filter(|_| !units.is_empty())).chain(units);
         Step::Run(Script::new().command(words.copied()))
     }
 }
@@ -170,7 +176,8 @@ impl Resource for Service {
                 );
             }
         }
-        Ok(Service { unit, state, enabled, masked })
+        let state = state.filter(|_| !spec.image);
+        Ok(Service { unit, state, enabled, masked, image: spec.image })
     }
 
     fn identity(&self) -> String {
@@ -196,6 +203,9 @@ impl Resource for Service {
     }
 
     fn probe(&self) -> Vec<Question> {
+        if self.image {
+            return vec![Question::of::<UnitFiles>(&self.unit)];
+        }
         let mut questions = vec![Question::of::<Units>(&self.unit)];
         if self.state == Some(Wanted::Stopped) {
             questions.push(Question::of::<Triggers>(&self.unit));
@@ -204,7 +214,9 @@ impl Resource for Service {
     }
 
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
-        let Some(unit) = answers.get::<Units>(&self.unit)?.clone() else {
+        let found =
+            if self.image { answers.get::<UnitFiles>(&self.unit)? } else { answers.get::<Units>(&self.unit)? };
+        let Some(unit) = found.clone() else {
             return Ok(Reading::NotYet(
                 Trouble::new(format!("there is no unit {} on this host", self.unit))
                     .hint("check its name, or install what brings it before this"),
@@ -267,23 +279,23 @@ impl Resource for Service {
         let (unit, id) = (&now.unit, now.unit.id.as_str());
         let mut steps = Vec::new();
         if self.masked == Some(false) && self.mask_changes(now) {
-            steps.push(Service::systemctl(&["unmask"], &[id]));
+            steps.push(self.systemctl(&["unmask"], &[id]));
             if unit.get("UnitFileState") == "masked-runtime" {
-                steps.push(Service::systemctl(&["unmask", "--runtime"], &[id]));
+                steps.push(self.systemctl(&["unmask", "--runtime"], &[id]));
             }
         }
         if unit.outdated {
-            steps.push(Step::Run(Script::new().command(["systemctl", "--no-ask-password", "daemon-reload"])));
+            steps.push(self.systemctl(&["daemon-reload"], &[]));
         }
         let links = self.enabled.filter(|_| self.links_change(now));
         if let Some(enabled) = links {
-            steps.push(Service::systemctl(&[if enabled { "enable" } else { "disable" }], &[id]));
+            steps.push(self.systemctl(&[if enabled { "enable" } else { "disable" }], &[id]));
             if !enabled && unit.enabled() == Enabled::Runtime {
-                steps.push(Service::systemctl(&["disable", "--runtime"], &[id]));
+                steps.push(self.systemctl(&["disable", "--runtime"], &[id]));
             }
             if unit.get("UnitFileState") == "generated" {
                 // Its links are seen by its generator only.
-                steps.push(Step::Run(Script::new().command(["systemctl", "--no-ask-password", "daemon-reload"])));
+                steps.push(self.systemctl(&["daemon-reload"], &[]));
             }
         }
         let verb = match self.state {
@@ -302,15 +314,15 @@ impl Resource for Service {
         let sockets: Vec<&str> = self.sockets(now).collect();
         if self.state == Some(Wanted::Stopped) && (self.moves(now) || !sockets.is_empty()) {
             let units: Vec<&str> = sockets.into_iter().chain([id]).collect();
-            steps.push(Service::systemctl(&["stop"], &units));
+            steps.push(self.systemctl(&["stop"], &units));
             if unit.get("ActiveState") == "failed" {
-                steps.push(Service::systemctl(&["reset-failed"], &[id]));
+                steps.push(self.systemctl(&["reset-failed"], &[id]));
             }
             let forget = Script::new().set("unit", id).line("rm -f -- \"/run/netplay/started/$unit\"");
             steps.push(Step::Run(forget));
         }
         if self.masked == Some(true) && self.mask_changes(now) {
-            steps.push(Service::systemctl(&["mask"], &[id]));
+            steps.push(self.systemctl(&["mask"], &[id]));
         }
         steps
     }
@@ -389,6 +401,10 @@ impl Resource for Service {
         };
         let found = [now.unit.id.as_str(), &self.unit].into_iter().find_map(risk::of);
         found.map_or(Risk::None, |does| Risk::Link(format!("{verb} of {} {does}", now.unit.id)))
+    }
+
+    fn live_only(&self) -> Option<&'static str> {
+        (self.enabled.is_none() && self.masked.is_none()).then_some(NOTHING_LASTS)
     }
 
     fn action(&self) -> bool {

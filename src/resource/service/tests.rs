@@ -104,7 +104,7 @@ impl Host {
 }
 
 fn service(unit: &str, state: Option<Wanted>) -> Service {
-    Service { unit: unit.to_owned(), state, enabled: None, masked: None }
+    Service { unit: unit.to_owned(), state, enabled: None, masked: None, image: false }
 }
 
 #[test]

@@ -8,6 +8,10 @@ use std::iter::once;
 /// The state of units, of all by one `systemctl show`. An argument is a full name: `irqbalance.service`.
 pub(super) struct Units;
 
+/// The state of units of an image, whose files are all there is of them. As for [`Units`]; of a unit's properties only
+/// those that files tell are there.
+pub(super) struct UnitFiles;
+
 /// What can start units by itself, with its state: the sockets, timers and paths that trigger them.
 pub(super) struct Triggers;
 
@@ -231,6 +235,23 @@ impl Group for Units {
             Ok(Some(unit))
         };
         args.iter().zip(shown).map(unit).collect()
+    }
+}
+
+impl Group for UnitFiles {
+    /// Nothing where there is no such unit.
+    type Answer = Option<Unit>;
+    const NAME: &'static str = "unit files";
+
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        vec![Script::new().args(args).line(include_str!("files.sh")).into()]
+    }
+
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Option<Unit>, Trouble>> {
+        if outputs[0].code != 0 {
+            return vec![Err(Trouble::new(outputs[0].complaint())); args.len()];
+        }
+        Units::split(args, outputs)
     }
 }
 

@@ -18,7 +18,9 @@ use self::module::Module;
 use super::keyfile::Edit;
 use super::probes::small::{Small, SmallFile};
 use super::spec::{Key, Spec};
-use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Stale, Step, Trouble};
+use super::{
+    Answers, Change, Claim, FileDiff, NOTHING_LASTS, Need, Obstacle, Question, Reading, Resource, Stale, Step, Trouble,
+};
 use crate::error::Error;
 use crate::shell::Script;
 use serde_json::Value as Json;
@@ -30,6 +32,8 @@ pub struct Sysctl {
     /// The file of the next boot; nothing with `persist: false`.
     file: Option<String>,
     ignore_missing: bool,
+    /// In the root of an image: there is no running value.
+    image: bool,
 }
 
 /// One parameter and what it is to be.
@@ -43,7 +47,7 @@ struct Setting {
 /// What a probe found.
 #[derive(Debug)]
 pub struct State {
-    /// What each parameter reads, squashed, in the order of the settings; nothing where it isn't there.
+    /// What each parameter reads, squashed, in the order of the settings; nothing where it isn't there, and in an image.
     live: Vec<Option<String>>,
     /// The next boot, if it is asked about.
     persistent: Option<Persistent>,
@@ -93,7 +97,7 @@ impl Sysctl {
             let is = |(a, _): &&(boot::Assignment, String)| a.value.as_deref().is_some_and(|v| setting.is(v));
             let wrong = match live {
                 _ if setting.value.is_none() => !lines.is_empty(),
-                None if !self.ignore_missing => false,
+                None if !self.ignore_missing && !self.image => false,
                 Some(live) if setting.unfit(live).is_some() => false,
                 _ => !lines.last().is_some_and(is) && self.loses(setting, persistent).is_none(),
             };
@@ -223,7 +227,7 @@ impl Resource for Sysctl {
                 .hint("name a file whose name ends in `.conf` in /etc/sysctl.d, or leave `file` out"));
         }
         let ignore_missing = spec.bool("ignore_missing")?.unwrap_or(false);
-        Ok(Sysctl { settings, file: persist.then_some(file), ignore_missing })
+        Ok(Sysctl { settings, file: persist.then_some(file), ignore_missing, image: spec.image })
     }
 
     fn identity(&self) -> String {
@@ -247,11 +251,12 @@ impl Resource for Sysctl {
     }
 
     fn probe(&self) -> Vec<Question> {
-        let mut questions: Vec<_> = self.settings.iter().map(|s| SmallFile::ask(s.key.file())).collect();
+        let live = self.settings.iter().filter(|_| !self.image);
+        let mut questions: Vec<_> = live.map(|s| SmallFile::ask(s.key.file())).collect();
         if let Some(file) = &self.file {
             questions.extend([SmallFile::ask(file), Question::of::<BootFiles>("")]);
         }
-        questions.extend(self.module().iter().flat_map(Module::probe));
+        questions.extend(self.module().iter().flat_map(|m| m.probe(self.image)));
         questions
     }
 
@@ -262,7 +267,9 @@ impl Resource for Sysctl {
             Small::Text(bytes) => Ok(Some(bytes.clone())),
             Small::Unreadable(why) => Err(why.clone()),
         };
-        let live = |s: &Setting| Ok(small(&s.key.file())?.text()?.map(|t| value::squash(&t)));
+        let live = |s: &Setting| {
+            if self.image { Ok(None) } else { Ok(small(&s.key.file())?.text()?.map(|t| value::squash(&t))) }
+        };
         let live = self.settings.iter().map(live).collect::<Result<Vec<_>, Trouble>>()?;
         let persistent = match &self.file {
             None => None,
@@ -274,7 +281,7 @@ impl Resource for Sysctl {
                 Some(Persistent { boot: answers.get::<BootFiles>("")?.clone(), text, lines })
             }
         };
-        let module = self.module().map(|m| m.read(answers)).transpose()?;
+        let module = self.module().map(|m| m.read(answers, self.image)).transpose()?;
         Ok(Reading::State(State { live, persistent, module }))
     }
 
@@ -328,7 +335,7 @@ impl Resource for Sysctl {
             let key = &setting.key;
             match live {
                 _ if setting.value.is_none() => continue,
-                None if !self.ignore_missing => {
+                None if !self.ignore_missing && !self.image => {
                     let says = format!("{key} isn't on this host");
                     found.push(Trouble::new(says).hint(key.missing()));
                     continue;
@@ -350,6 +357,10 @@ impl Resource for Sysctl {
         (!messages.is_empty()).then_some(Obstacle::lasts(trouble))
     }
 
+    fn live_only(&self) -> Option<&'static str> {
+        self.file.is_none().then_some(NOTHING_LASTS)
+    }
+
     fn warnings(&self, now: &State) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(persistent) = &now.persistent {
@@ -359,7 +370,7 @@ impl Resource for Sysctl {
             let (key, path) = (&setting.key, setting.key.path());
             let Some(persistent) = &now.persistent else { continue };
             if setting.value.is_none() {
-                if persistent.lines.iter().any(|(a, _)| a.path == path) {
+                if !self.image && persistent.lines.iter().any(|(a, _)| a.path == path) {
                     let value =
                         live.map_or_else(|| "isn't on this host".to_owned(), |v| format!("keeps its live value {v}"));
                     warnings.push(format!("{key} {value} until the next boot"));
@@ -369,7 +380,7 @@ impl Resource for Sysctl {
             warnings.extend(persistent.boot.rivals(&key.to_string(), path, |v| setting.is(v)));
         }
         for (setting, _) in
-            self.each(now).filter(|(s, live)| s.value.is_some() && live.is_none() && self.ignore_missing)
+            self.each(now).filter(|(s, live)| s.value.is_some() && live.is_none() && self.ignore_missing && !self.image)
         {
             warnings.push(format!("{} isn't on this host, which `ignore_missing` lets pass", setting.key));
         }

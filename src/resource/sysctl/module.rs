@@ -40,15 +40,19 @@ impl<'a> Module<'a> {
         format!("/sys/module/tcp_{}/initstate", self.0)
     }
 
-    pub(super) fn probe(&self) -> impl Iterator<Item = Question> + use<> {
-        [self.file(), self.state(), AVAILABLE.to_owned()].into_iter().map(SmallFile::ask)
+    /// In an image only its file is asked for.
+    pub(super) fn probe(&self, image: bool) -> impl Iterator<Item = Question> + use<> {
+        let live = [self.state(), AVAILABLE.to_owned()].into_iter().filter(move |_| !image);
+        [self.file()].into_iter().chain(live).map(SmallFile::ask)
     }
 
-    pub(super) fn read(&self, answers: &Answers) -> Result<Found, Trouble> {
+    pub(super) fn read(&self, answers: &Answers, image: bool) -> Result<Found, Trouble> {
         let small = |path: &str| answers.get::<SmallFile>(path);
-        let available = small(AVAILABLE)?.value()?.unwrap_or_default();
-        let loaded = !matches!(small(&self.state())?, Small::Absent);
-        let built_in = available.split_whitespace().any(|word| word == self.0) && !loaded;
+        let built_in = !image && {
+            let available = small(AVAILABLE)?.value()?.unwrap_or_default();
+            let loaded = !matches!(small(&self.state())?, Small::Absent);
+            available.split_whitespace().any(|word| word == self.0) && !loaded
+        };
         let (name, file) = (format!("tcp_{}", self.0), self.file());
         let text = match small(&file)? {
             Small::Absent => None,

@@ -33,7 +33,7 @@ impl crate::resource::Env for Nothing {
 fn parse(text: &str) -> Result<Sysctl, Error> {
     let source = Source::new("t.yaml", text);
     let node = yaml::load_one(&source, Kind::Playbook)?.unwrap();
-    Sysctl::parse(&Spec { node: &node, env: &Nothing, title: None, handler: false })
+    Sysctl::parse(&Spec { node: &node, env: &Nothing, title: None, handler: false, image: false })
 }
 
 struct Host {
