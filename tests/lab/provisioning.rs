@@ -3,6 +3,10 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
+use netplay::error::Kind as ErrorKind;
+use netplay::source::Source;
+use netplay::yaml::{self, Node};
+
 use crate::harness::{Host, Hosts, Kind, Netplay, env, ssh};
 use crate::told::Told;
 
@@ -112,6 +116,26 @@ fn a_container_build_and_installers_make_what_boots_as_wanted() {
     let command = preseed.strip_prefix("d-i preseed/late_command string").expect("a late_command");
     done(host.sh(&format!("{{ {} ; }} 2>&1", command.replace("\\\n", " "))));
     boots_as_wanted(&hosts);
+}
+
+#[test]
+fn a_first_boot_does_all_of_it() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    prepare(host);
+    let text = block("cloud-init");
+    assert!(text.starts_with("#cloud-config\n"));
+    let config = yaml::load_one(&Source::new("cloud-init", text.as_str()), ErrorKind::Usage).unwrap().unwrap();
+    for file in config.get("write_files").and_then(Node::as_seq).unwrap() {
+        let value = |key: &str| file.get(key).and_then(Node::text).unwrap();
+        let path = value("path");
+        host.sh(&format!("mkdir -p $(dirname {path}); cat >{path} <<'E'\n{}E\n", value("content")));
+    }
+    for command in config.get("runcmd").and_then(Node::as_seq).unwrap() {
+        let words: Vec<&str> = command.as_seq().unwrap().iter().filter_map(Node::text).collect();
+        host.sh(&format!("{} 2>&1", shlex::try_join(words).unwrap()));
+    }
+    assert_eq!(host.sh("cat /proc/sys/net/core/rmem_max /sys/class/net/eth1/mtu"), "134217728\n9000\n");
 }
 
 #[test]
