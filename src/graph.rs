@@ -15,6 +15,8 @@ pub enum Edge {
     Written,
     /// A type knows it.
     Derived,
+    /// What is missing on the host may come from there. It orders, and a failure doesn't go along it.
+    Perhaps,
 }
 
 /// The graph of one host's play. Nodes are positions in [`HostPlay::resources`].
@@ -122,7 +124,7 @@ impl Graph {
             let others = self.claimants(need);
             for other in others {
                 let (from, to) = if matches!(need, Need::Before(_)) { (item, other) } else { (other, item) };
-                if from == to || self.edges.contains_edge(from, to) {
+                if from == to || self.edges.edge_weight(from, to).is_some_and(|edge| *edge != Edge::Perhaps) {
                     continue;
                 }
                 if has_path_connecting(&self.edges, to, from, None) {
@@ -139,6 +141,18 @@ impl Graph {
                 } else {
                     self.edges.add_edge(from, to, Edge::Derived);
                 }
+            }
+        }
+    }
+
+    /// Adds that what is missing for an item may come from others, where their order is open.
+    pub fn follow(&mut self, item: usize, others: impl Iterator<Item = usize>) {
+        for other in others {
+            if other != item
+                && !self.edges.contains_edge(other, item)
+                && !has_path_connecting(&self.edges, item, other, None)
+            {
+                self.edges.add_edge(other, item, Edge::Perhaps);
             }
         }
     }
@@ -184,6 +198,11 @@ impl Graph {
     /// What a resource comes directly after.
     pub fn before(&self, item: usize) -> impl Iterator<Item = usize> + '_ {
         self.edges.neighbors_directed(item, petgraph::Direction::Incoming)
+    }
+
+    /// What a resource comes directly after and can't do without.
+    pub fn needed_by(&self, item: usize) -> impl Iterator<Item = usize> + '_ {
+        self.before(item).filter(move |&other| self.edges.edge_weight(other, item) != Some(&Edge::Perhaps))
     }
 
     /// All edges, for `netplay graph`.

@@ -55,7 +55,7 @@ fn draw(out: &mut String, number: usize, title: &str, play: &HostPlay) -> Result
         let _ = writeln!(out, "    p{number}_{} [label={label}, style=rounded];", n + h);
     }
     for (from, to, edge) in graph.edges() {
-        let style = if edge == Edge::Derived { " [style=dashed]" } else { "" };
+        let style = if edge != Edge::Written { " [style=dashed]" } else { "" };
         let _ = writeln!(out, "    p{number}_{from} -> p{number}_{to}{style};");
     }
     for (from, handlers) in graph.notify.iter().enumerate() {

@@ -103,6 +103,7 @@ impl Batch<'_> {
             let needed = match *name {
                 "step" | "run" | "ready" | "frame" => steps,
                 "put" | "lock" | "count" | "changed" => self.change.is_some(),
+                "parts" => self.change.is_some_and(|c| c.pieces.iter().any(|p| matches!(p.work, Work::Joint(..)))),
                 "calm" => self.calm,
                 "queue" => self.calm || self.change.is_some(),
                 "state" => self.state,
@@ -154,6 +155,14 @@ impl Batch<'_> {
                 let body = print_bytes(&put.body);
                 let _ = writeln!(out, "b{}() {{\n{body}}}\nput {head} {} b{}", piece.id, put_words(put), piece.id);
             }
+            Work::Step(Step::Share(share)) => debug_assert!(false, "{share:?} is no step of its own"),
+            Work::Joint(together, parts) => {
+                if let Step::Run(script) = together {
+                    step(out, script);
+                }
+                let _ = writeln!(out, "parts {} {}", piece.id, ids(parts).trim_matches('\''));
+            }
+            Work::Part => {}
             Work::Owe(owed) => step(out, &self.owe(owed)),
             Work::Settle(owed) => step(out, &Script::new().set("f", &self.owed_file(owed)).line("rm -f -- \"$f\"")),
         }

@@ -58,6 +58,17 @@ frame() {
   printf '\n%s %s %s %s\n%s\n' "$N" "$1" "$r" "${#o}" "$o" >&3 || exit 74
 }
 
+# Which parts of what was just done together succeeded: those of which the last lines of $o say so.
+#   parts INDEX PART...
+parts() {
+  case $OK in *" $1 "*) ;; *) return 0 ;; esac
+  shift; i=0
+  for d; do
+    i=$((i + 1))
+    case $NL${o##*"== parts$NL"}$NL in *"$NL== $i 0$NL"*) OK="$OK$d " ;; esac
+  done
+}
+
 # A file replaced in one go: a dot file made by us alone in the target's folder, its length checked, that file alone
 # synced (a bare sync waits for every dead NFS mount), owner, mode, ACL, attributes and SELinux context set, renamed.
 #   put INDEX ALL ANY SECONDS PATH MODE OWNER BYTES PLACE BACKUP VALIDATE BODY

@@ -535,7 +535,10 @@ impl Going<'_> {
             let wait = if errand.calm { Duration::from_secs(LOCK_SECONDS.into()) } else { Duration::ZERO };
             return (self.hasty.within(limit + wait), limit + wait);
         };
-        let own = segment.pieces.iter().filter(|p| matches!(p.work, Work::Step(_)) && p.seconds != STEP_SECONDS);
+        let own = segment
+            .pieces
+            .iter()
+            .filter(|p| matches!(p.work, Work::Step(_) | Work::Joint(..)) && p.seconds != STEP_SECONDS);
         let own: u64 = own.map(|p| u64::from(p.seconds)).sum();
         let limit = limit + Duration::from_secs(own + u64::from(LOCK_SECONDS));
         (self.deadline.within(limit), limit)

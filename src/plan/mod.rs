@@ -5,14 +5,15 @@
 //! closes the segment. Handlers are the tail of the last segment.
 
 mod handlers;
+mod segment;
 mod settle;
 
 use crate::event::{Problem, Status};
 use crate::graph::Graph;
 use crate::playbook::{HostPlay, Item};
 use crate::resource::{
-    Answers, Assessment, Change, FileDiff, Need, Obstacle, Output, Question, Reading, Risk, Stale, Step, Trouble,
-    Weight,
+    Answers, Assessment, Change, Effect, FileDiff, Need, Obstacle, Output, Question, Reading, Risk, Stale, Step,
+    Trouble, Weight,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -113,6 +114,10 @@ pub enum Work {
     Owe(Owed),
     /// Takes that note back.
     Settle(Owed),
+    /// What several resources do together: the step, and the numbers of the [`Work::Part`]s.
+    Joint(Step, Vec<u32>),
+    /// A resource's part of that. It has no text of its own, and its outcome is told by the joint.
+    Part,
 }
 
 /// A handler that is owed, as it is noted on a host.
@@ -330,9 +335,17 @@ impl Plan {
                         if !self.is_handler(i) && !assessment.needs.is_empty() {
                             self.derive(i, &assessment.needs);
                         }
+                        let missing = assessment.obstacle.as_ref().map(|o| &o.weight);
+                        let missing = matches!(missing, Some(Weight::Unless(_)));
                         self.slots[i].now = Now::Ready(Box::new(assessment));
+                        if missing {
+                            self.look_ahead(i);
+                        }
                     }
-                    Ok(Reading::NotYet(why)) => self.slots[i].now = Now::NotYet(why),
+                    Ok(Reading::NotYet(why)) => {
+                        self.slots[i].now = Now::NotYet(why);
+                        self.look_ahead(i);
+                    }
                     // A handler's probe matters only when it is called.
                     Err(trouble) if self.is_handler(i) => self.slots[i].now = Now::NotYet(trouble),
                     Err(trouble) => self.fail(i, "probe", trouble, Vec::new()),
@@ -346,6 +359,29 @@ impl Plan {
         self.graph.derive(i, needs, &self.play);
         self.warnings.extend_from_slice(&self.graph.warnings[before..]);
         self.order = self.graph.order();
+    }
+
+    /// What is missing for this one may come from what stands before it in the file.
+    fn look_ahead(&mut self, i: usize) {
+        let before: Vec<usize> = (0..i.min(self.play.resources.len())).filter(|&j| self.brings(j)).collect();
+        if !self.is_handler(i) && !before.is_empty() {
+            self.graph.follow(i, before.into_iter());
+            self.order = self.graph.order();
+        }
+    }
+
+    fn brings(&self, j: usize) -> bool {
+        self.item(j).resource.brings()
+    }
+
+    /// The same failure, with what failed before it and may have brought what it lacks.
+    fn lacking(&self, i: usize, mut trouble: Trouble) -> Trouble {
+        let failed = |j: &usize| matches!(self.slots[*j].now, Now::Finished { status: Status::Failed, .. });
+        if let Some(j) = self.graph.before(i).find(|j| failed(j) && self.brings(*j)) {
+            let hint = format!("`{}` failed, which may have been to bring it", self.item(j).address);
+            trouble.hint = Some(trouble.hint.map_or(hint.clone(), |own| format!("{hint}; otherwise {own}")));
+        }
+        trouble
     }
 
     /// Decides what comes next, and settles what needs no step.
@@ -434,7 +470,7 @@ impl Plan {
         }
         let assessment = match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
             Now::Ready(assessment) => assessment,
-            Now::NotYet(why) => return self.fail(i, "probe", why, Vec::new()),
+            Now::NotYet(why) => return self.fail(i, "probe", self.lacking(i, why), Vec::new()),
             other => {
                 self.slots[i].now = other;
                 return waiting.push(i);
@@ -442,7 +478,7 @@ impl Plan {
         };
         let action = self.item(i).resource.action();
         if let Some(obstacle) = assessment.obstacle.as_ref().filter(|o| self.in_the_way(i, o, &assessment, chosen)) {
-            let trouble = obstacle.trouble.clone();
+            let trouble = self.lacking(i, obstacle.trouble.clone());
             return self.fail_with(i, "obstacle", trouble, *assessment);
         }
         if assessment.changes.is_empty() && !action {
@@ -454,6 +490,12 @@ impl Plan {
                 "this version can't undo such a change by itself yet; `confirm: none` in the play makes it all the same",
             );
             return self.fail_with(i, "risk", trouble, *assessment);
+        }
+        if assessment.steps.is_empty() && !action && assessment.changes.iter().all(|c| c.effect != Effect::Now) {
+            // All that can be done before the next boot was done by an earlier run.
+            let a = *assessment;
+            let outcome = Outcome { changes: a.changes, warnings: a.warnings, ..Outcome::of(i, Status::RebootPending) };
+            return self.finish(i, outcome, None, true);
         }
         if self.policy.check {
             let mut outcome = Outcome::of(i, if action { Status::Skipped } else { Status::WouldChange });
@@ -487,7 +529,9 @@ impl Plan {
             Weight::Lasts => assessment.steps.is_empty() || self.policy.check,
             Weight::Unless(claims) => {
                 let before = self.ancestors(i);
-                !self.claimants(claims).iter().any(|j| before.contains(j) && self.would(*j, chosen))
+                let claimants = self.claimants(claims);
+                let takes_away = |j: &usize| (claimants.contains(j) || self.brings(*j)) && self.would(*j, chosen);
+                !before.iter().any(takes_away)
             }
         }
     }
@@ -507,7 +551,7 @@ impl Plan {
             Now::Finished { cause, .. } => *cause,
             _ => None,
         };
-        if let Some(cause) = self.graph.before(i).find_map(failed) {
+        if let Some(cause) = self.graph.needed_by(i).find_map(failed) {
             return Some(cause);
         }
         if !self.policy.stop_on_error {
@@ -563,68 +607,6 @@ impl Plan {
                     && !self.fresh.contains(&self.who[i])
             })
             .map(|i| self.who[i].clone())
-    }
-
-    fn segment(&mut self, who: Who, resources: Vec<usize>, handlers: Vec<usize>) -> Segment {
-        let n = self.play.resources.len();
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut last: BTreeMap<usize, u32> = BTreeMap::new();
-        let mut owing: BTreeMap<usize, u32> = BTreeMap::new();
-        let mut id = 0;
-        let mut push =
-            |pieces: &mut Vec<Piece>, all: Vec<u32>, any: Vec<u32>, work: Work, seconds: u32, owner: Option<usize>| {
-                id += 1;
-                pieces.push(Piece { id, all, any, work, seconds, owner });
-                id
-            };
-        let mut previous: Option<u32> = None;
-        for i in resources.iter().copied().chain(handlers.iter().map(|h| n + h)) {
-            let mut all: Vec<u32> = Vec::new();
-            let mut any: Vec<u32> = Vec::new();
-            for &h in self.graph.notify.get(i).into_iter().flatten() {
-                let noted = self.owed.get(&h).is_some_and(|debt| debt.note == Note::There);
-                if !noted && !owing.contains_key(&h) {
-                    let at = push(&mut pieces, vec![], vec![], Work::Owe(self.debt(h)), STEP_SECONDS, None);
-                    owing.insert(h, at);
-                }
-                all.extend(owing.get(&h));
-            }
-            if i < n {
-                all.extend(self.graph.before(i).filter(|j| !self.item(*j).ignore_errors).filter_map(|j| last.get(&j)));
-                if self.policy.stop_on_error && !resources.is_empty() {
-                    all.extend(previous);
-                }
-            } else if self.called[i - n].is_empty() {
-                any.extend(self.notifiers(i - n).filter_map(|j| last.get(&j)));
-            }
-            let seconds = self.item(i).timeout.unwrap_or(STEP_SECONDS);
-            let steps = match &mut self.slots[i].now {
-                Now::Ready(a) => std::mem::take(&mut a.steps),
-                _ => Vec::new(),
-            };
-            for step in steps {
-                let at = push(
-                    &mut pieces,
-                    std::mem::take(&mut all),
-                    std::mem::take(&mut any),
-                    Work::Step(step),
-                    seconds,
-                    Some(i),
-                );
-                all.push(at);
-                last.insert(i, at);
-            }
-            if i < n {
-                if !self.item(i).ignore_errors {
-                    previous = last.get(&i).copied();
-                }
-            } else if let Some(&done) = last.get(&i)
-                && (owing.contains_key(&(i - n)) || self.owed.get(&(i - n)).is_some_and(|debt| debt.who == who))
-            {
-                push(&mut pieces, vec![done], vec![], Work::Settle(self.debt(i - n)), STEP_SECONDS, None);
-            }
-        }
-        Segment { who, pieces, resources, handlers }
     }
 
     fn debt(&self, h: usize) -> Owed {

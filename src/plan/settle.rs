@@ -3,12 +3,13 @@
 use super::{Applied, Debt, Note, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
 use crate::error::Error;
 use crate::event::{Problem, Status};
-use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight};
+use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight, joint};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Plan {
     /// Takes in what became of a segment's steps. The probe that closes the segment is absorbed after it.
     pub fn settle(&mut self, segment: &Segment, ran: &BTreeMap<u32, Ran>) {
+        let ran = &with_parts(segment, ran);
         let n = self.play.resources.len();
         // What was owed is noted on the host now, whatever became of those that owe it.
         for piece in &segment.pieces {
@@ -85,7 +86,12 @@ impl Plan {
             match ran.get(&piece.id) {
                 Some(Ran::Yes(output)) if output.code == 0 => outputs.push(output.clone()),
                 Some(Ran::Yes(output)) => {
-                    failed = Some(step_trouble(output, piece.seconds));
+                    // What is told of a part stands for itself: the exit code is that of the whole.
+                    let own = output.complaint();
+                    failed = Some(match piece.work {
+                        Work::Part if output.code == 1 && !own.is_empty() => Trouble::new(own),
+                        _ => step_trouble(output, piece.seconds),
+                    });
                     break;
                 }
                 Some(Ran::Skipped) if outputs.is_empty() => return self.skipped(i, piece, segment, ran, before),
@@ -259,6 +265,25 @@ impl Plan {
             }
         }
     }
+}
+
+/// The same with what became of the parts of what was done together.
+fn with_parts(segment: &Segment, ran: &BTreeMap<u32, Ran>) -> BTreeMap<u32, Ran> {
+    let mut all = ran.clone();
+    for piece in &segment.pieces {
+        let Work::Joint(_, ids) = &piece.work else { continue };
+        let Some(whole) = ran.get(&piece.id) else { continue };
+        let lost = || Ran::Unknown("what came of it was lost".to_owned());
+        let each = match whole {
+            Ran::Yes(output) => joint::parts(output, ids.len()).into_iter().map(|p| p.map_or_else(lost, Ran::Yes)),
+            other => {
+                all.extend(ids.iter().map(|&id| (id, other.clone())));
+                continue;
+            }
+        };
+        all.extend(ids.iter().copied().zip(each));
+    }
+    all
 }
 
 /// `mtu: wanted 9000, got 1500`.

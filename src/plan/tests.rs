@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::graph;
 use crate::playbook::{Become, Reference};
 use crate::resource::spec::Spec;
-use crate::resource::{Claim, Fragment, Group, Inquiry, Key, Resource};
+use crate::resource::{Claim, Fragment, Group, Inquiry, Joint, Key, Resource, Share};
 use crate::shell::Script;
 use crate::source::{Source, Span};
 use std::collections::HashMap;
@@ -27,6 +27,12 @@ pub(crate) struct Fake {
     claims_stale: Option<&'static str>,
     /// Its folder, which must be there.
     folder: Option<&'static str>,
+    /// It is done together with others.
+    share: bool,
+    brings: bool,
+    timeout: Option<u32>,
+    /// Its change takes effect at the next boot, and this is what it reads until then.
+    later: Option<&'static str>,
 }
 
 impl Fake {
@@ -48,6 +54,17 @@ impl Fake {
     fn notify(mut self, handler: &'static str) -> Fake {
         self.notify.push(handler);
         self
+    }
+}
+
+/// What is done together: a script that names its parts.
+struct Both;
+impl Joint for Both {
+    fn name(&self) -> &'static str {
+        "both"
+    }
+    fn script(&self, parts: &[&str], _: u32) -> Script {
+        Script::new().set("v", &parts.join("+"))
     }
 }
 
@@ -98,9 +115,19 @@ impl Resource for Fake {
         Ok(if word == "?" { Reading::NotYet(Trouble::new("there is none")) } else { Reading::State(word.clone()) })
     }
     fn diff(&self, now: &String) -> Vec<Change> {
-        if now == "up" || self.gate { vec![] } else { vec![Change::now("word", now.as_str(), "up")] }
+        if now == "up" || self.gate {
+            return vec![];
+        }
+        let effect = if self.later == Some(now) { Effect::Reboot } else { Effect::Now };
+        vec![Change { effect, ..Change::now("word", now.as_str(), "up") }]
     }
-    fn apply(&self, _: &String) -> Vec<Step> {
+    fn apply(&self, now: &String) -> Vec<Step> {
+        if self.share {
+            return vec![Step::Share(Share { of: &Both, part: self.name.into() })];
+        }
+        if self.later == Some(now) {
+            return vec![];
+        }
         vec![Step::Run(Script::new().set("v", self.name))]
     }
     fn verify(&self, now: &String) -> Vec<Change> {
@@ -121,6 +148,9 @@ impl Resource for Fake {
     }
     fn gate(&self) -> bool {
         self.gate
+    }
+    fn brings(&self) -> bool {
+        self.brings
     }
     fn risk(&self, now: &String) -> Risk {
         if now == "risky" { Risk::Link("it is risky".into()) } else { Risk::None }
@@ -148,7 +178,7 @@ fn items(fakes: Vec<Fake>) -> Vec<Item> {
             notify: names(&fake.notify),
             become_: Become { enabled: fake.who.is_some(), user: fake.who.map(Into::into) },
             ignore_errors: fake.ignore,
-            timeout: None,
+            timeout: fake.timeout,
             no_log: false,
             resource: Arc::new(fake),
         }
@@ -200,28 +230,53 @@ impl Host {
                 ran.insert(piece.id, Ran::Skipped);
                 continue;
             }
+            let named = |script: &Script| script.as_str().trim().trim_start_matches("v=").to_owned();
+            let mut told = String::new();
             let (name, code) = match &piece.work {
                 Work::Step(Step::Run(script)) => {
-                    let name = script.as_str().trim().trim_start_matches("v=").to_owned();
-                    let broken = self.broken.iter().any(|b| *b == name);
-                    if !broken && let Some(word) = self.words.iter_mut().find(|(k, _)| **k == name) {
-                        *word.1 = "up";
-                    }
-                    if (!broken || self.half_way)
-                        && let Some((other, word)) = self.becomes.iter().find(|(k, _)| **k == name).map(|(_, v)| *v)
-                    {
-                        self.words.insert(other, word);
-                    }
-                    (name, i32::from(broken))
+                    let name = named(script);
+                    let code = self.make(&name);
+                    (name, code)
                 }
+                Work::Joint(Step::Run(script), ids) => {
+                    let name = named(script);
+                    told.push_str("== parts\n");
+                    for (i, (part, &id)) in name.split('+').zip(ids).enumerate() {
+                        let code = self.make(part);
+                        told.push_str(&format!("== {} {code}\n", i + 1));
+                        // The host itself knows which parts succeeded.
+                        ran.insert(id, Ran::Yes(Output { code, ..Output::default() }));
+                    }
+                    (name, 0)
+                }
+                Work::Part => continue,
                 Work::Owe(o) => (format!("owe {}{by}", o.address), 0),
                 Work::Settle(o) => (format!("settle {}{by}", o.address), 0),
-                Work::Step(Step::Put(_)) => unreachable!(),
+                Work::Step(_) | Work::Joint(..) => unreachable!(),
             };
             self.log.push(name);
-            ran.insert(piece.id, Ran::Yes(Output { code, ..Output::default() }));
+            ran.insert(piece.id, Ran::Yes(Output { code, stdout: told.into_bytes(), ..Output::default() }));
         }
+        // A host tells of parts only by what they are parts of.
+        let parts = segment.pieces.iter().filter(|p| matches!(p.work, Work::Part));
+        parts.for_each(|p| {
+            ran.remove(&p.id);
+        });
         ran
+    }
+
+    /// Does what a step of this name does, and gives its exit code.
+    fn make(&mut self, name: &str) -> i32 {
+        let broken = self.broken.contains(&name);
+        if !broken && let Some(word) = self.words.iter_mut().find(|(k, _)| **k == name) {
+            *word.1 = "up";
+        }
+        if (!broken || self.half_way)
+            && let Some((other, word)) = self.becomes.iter().find(|(k, _)| **k == name).map(|(_, v)| *v)
+        {
+            self.words.insert(other, word);
+        }
+        i32::from(broken)
     }
 }
 
@@ -604,4 +659,108 @@ fn a_check_tells_a_handler_that_will_fail() {
     // What it stands on would change: then nobody knows.
     let mut made = plan(resources(), vec![act(Fake::new("h").needs("a"))], check);
     assert_eq!(drive(&mut made, &mut Host::new(&words)), "a=WouldChange, h=WouldChange (notified by fake:a)");
+}
+
+fn shared(name: &'static str) -> Fake {
+    Fake { share: true, ..Fake::new(name) }
+}
+
+#[test]
+fn what_is_done_together_is_told_apart() {
+    let mut host = Host::new(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("file", "x"), ("e", "x")]);
+    host.broken.push("b");
+    let resources = vec![
+        shared("a"),
+        Fake::new("e"),
+        shared("b"),
+        Fake::new("c").after("a"),
+        Fake::new("d").after("b"),
+        Fake::new("file"),
+    ];
+    let mut plan = plan(resources, vec![], Policy::default());
+    let told = drive(&mut plan, &mut host);
+    assert_eq!(
+        told,
+        "a=Changed, e=Changed, b=Failed [step: exit code 1, and it said nothing], c=Changed, d=Skipped (fake:b failed), \
+         file=Changed"
+    );
+    assert_eq!((host.log.join(" "), host.executions), ("a+b e c file".to_owned(), 2));
+}
+
+#[test]
+fn what_comes_after_other_things_is_done_apart() {
+    let mut host = Host::new(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("file", "x"), ("key", "x")]);
+    host.broken.push("key");
+    // `a` and `d` come after one file, `b` after another that fails, `c` after `a`.
+    let resources = vec![
+        Fake { timeout: Some(7), ..shared("a").after("file") },
+        shared("b").after("key"),
+        shared("c").after("a"),
+        Fake { timeout: Some(9), ..shared("d").after("file") },
+        Fake::new("key"),
+        Fake::new("file"),
+    ];
+    let mut plan = plan(resources, vec![], Policy::default());
+    let answers = host.answers(plan.questions(&Who::Login));
+    plan.absorb(&Who::Login, &answers);
+    let Next::Segment(segment) = plan.advance() else { panic!("no segment") };
+    let seconds: Vec<u32> = segment.pieces.iter().map(|p| p.seconds).collect();
+    let ran = host.run(&segment);
+    assert_eq!(host.log.join(" "), "key file a+d c");
+    assert!(seconds.windows(3).any(|w| w == [9, 9, 9]), "the longest of them: {seconds:?}");
+    plan.settle(&segment, &ran);
+    let answers = host.answers(plan.questions(&Who::Login));
+    plan.absorb(&Who::Login, &answers);
+    while !matches!(plan.advance(), Next::Done) {}
+    let skipped: Vec<_> = plan.outcomes().into_iter().filter_map(|o| Some((o.position, o.because?))).collect();
+    assert_eq!(skipped, [(1, "fake:key failed".to_owned())]);
+}
+
+#[test]
+fn a_list_that_stops_does_nothing_together() {
+    let mut host = Host::new(&[("a", "x"), ("b", "x")]);
+    host.broken.push("a");
+    let policy = Policy { stop_on_error: true, ..Policy::default() };
+    let told = drive(&mut plan(vec![shared("a"), shared("b")], vec![], policy), &mut host);
+    assert_eq!(told, "a=Failed [step: exit code 1, and it said nothing], b=Skipped (fake:a failed)");
+    assert_eq!(host.log.join(" "), "a");
+}
+
+#[test]
+fn what_is_not_there_may_come_from_what_stands_before_it() {
+    let resources = || {
+        let brings = |name| Fake { brings: true, ..shared(name) };
+        vec![brings("tool"), brings("pkg"), Fake::new("service"), Fake::new("other")]
+    };
+    let words = [("tool", "x"), ("pkg", "x"), ("service", "?"), ("other", "x")];
+    let mut host = Host::new(&words);
+    host.becomes.insert("pkg", ("service", "down"));
+    // The failure of one that may have brought it is no reason to leave it out when it is there.
+    host.broken.push("tool");
+    let told = drive(&mut plan(resources(), vec![], Policy::default()), &mut host);
+    assert_eq!(
+        told,
+        "tool=Failed [step: exit code 1, and it said nothing], pkg=Changed, service=Changed, other=Changed"
+    );
+    assert_eq!((host.log.join(" "), host.executions), ("tool+pkg other service".to_owned(), 3));
+
+    let mut host = Host::new(&words);
+    host.broken.push("pkg");
+    let mut lacking = plan(resources(), vec![], Policy::default());
+    let told = drive(&mut lacking, &mut host);
+    assert!(told.contains("service=Failed [probe: there is none]"), "{told}");
+
+    let mut host = Host::new(&words);
+    let told = drive(&mut plan(resources(), vec![], Policy { check: true, ..Policy::default() }), &mut host);
+    assert!(told.contains("service=WouldChange (can't be known before fake:tool has changed)"), "{told}");
+}
+
+#[test]
+fn what_waits_for_a_boot_is_told_in_every_run() {
+    for check in [false, true] {
+        let mut host = Host::new(&[("a", "waiting")]);
+        let resources = vec![Fake { later: Some("waiting"), ..Fake::new("a") }];
+        let told = drive(&mut plan(resources, vec![], Policy { check, ..Policy::default() }), &mut host);
+        assert_eq!((told.as_str(), host.executions), ("a=RebootPending", 1));
+    }
 }

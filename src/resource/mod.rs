@@ -19,10 +19,12 @@ pub mod command;
 pub mod copy;
 pub mod file;
 pub mod ifcfg;
+pub mod joint;
 pub mod keyfile;
 pub mod managed;
 pub mod mtu;
 pub mod owner;
+pub mod package;
 pub mod probes;
 pub mod question;
 pub mod service;
@@ -32,6 +34,7 @@ pub mod template;
 #[cfg(test)]
 pub(crate) mod trial;
 
+pub use joint::{Joint, Share};
 pub use question::{Answers, Fragment, Group, Inquiry, Output, Question};
 pub use spec::{Env, Key, Predicate, Spec};
 
@@ -120,6 +123,15 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     }
     /// Why it can't be done in the root of an image, which doesn't run, where that is so: it is left out there.
     fn live_only(&self) -> Option<&'static str> {
+        None
+    }
+    /// Whether it may bring what others find missing (a package: units, folders, modules). What stands behind it in the
+    /// file and isn't there yet is then done after it, and is not skipped if it fails.
+    fn brings(&self) -> bool {
+        false
+    }
+    /// Seconds that each of its steps may take where `timeout` doesn't say; nothing means the usual 120.
+    fn seconds(&self) -> Option<u32> {
         None
     }
 }
@@ -242,6 +254,8 @@ pub enum Step {
     Run(Script),
     /// A file replaced in one go.
     Put(Put),
+    /// A part of what several resources do together. It is then the resource's only step.
+    Share(Share),
 }
 
 /// A file to write: into a new file in the target's folder that is then renamed, so that a reader sees the old or the
@@ -385,6 +399,10 @@ pub trait AnyResource: Debug + Send + Sync {
     fn gate(&self) -> bool;
     /// [`Resource::live_only`].
     fn live_only(&self) -> Option<&'static str>;
+    /// [`Resource::brings`].
+    fn brings(&self) -> bool;
+    /// [`Resource::seconds`].
+    fn seconds(&self) -> Option<u32>;
 }
 
 impl<R: Resource> AnyResource for R {
@@ -438,6 +456,12 @@ impl<R: Resource> AnyResource for R {
     fn live_only(&self) -> Option<&'static str> {
         Resource::live_only(self)
     }
+    fn brings(&self) -> bool {
+        Resource::brings(self)
+    }
+    fn seconds(&self) -> Option<u32> {
+        Resource::seconds(self)
+    }
 }
 
 /// A resource type as the playbook sees it.
@@ -486,6 +510,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<file::File>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
+    &Of::<package::Package>(PhantomData),
     &Of::<service::Service>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),
     &Of::<template::Template>(PhantomData),

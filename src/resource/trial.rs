@@ -91,6 +91,7 @@ impl Shell {
             let output = match step {
                 Step::Run(script) => self.run(script.as_str()),
                 Step::Put(put) => self.put(put),
+                Step::Share(share) => self.run(share.of.script(&[&share.part], 60).as_str()),
             };
             if output.code == 0 { Ok(output) } else { Err(output) }
         };

@@ -365,6 +365,10 @@ fn step(out: &mut String, step: &Step) {
             out.push_str("run\n");
             block(out, script.as_str());
         }
+        Step::Share(share) => {
+            let _ = writeln!(out, "share of {}", share.of.name());
+            block(out, &share.part);
+        }
         Step::Put(Put { path, body, mode, owner, backup, validate, in_place }) => {
             let owner = owner.as_ref().map(|o| format!(" {}", clean(o))).unwrap_or_default();
             let backup = if *backup { ", backup" } else { "" };

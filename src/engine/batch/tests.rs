@@ -737,3 +737,27 @@ fn a_host_that_prints_without_end_fills_no_memory() {
     assert!(frames.as_bytes().chunks(1 << 16).any(|c| reader.stdout(c) == Reply::Finish));
     assert_eq!(reader.ending(), &Ending::Broken);
 }
+
+#[test]
+fn what_depends_on_a_part_runs_if_that_part_succeeded() {
+    let text = "echo common; echo '== 1 0'; echo '== parts'; echo '== 1 1'; echo 'no such'; echo '== 2 0'";
+    let joint = |text: &str, parts| Piece::of_test(1, &[], &[], Work::Joint(run(text), parts), 5);
+    let part = |id, all: &[u32]| Piece::of_test(id, all, &[], Work::Part, 5);
+    for shell in shells() {
+        let host = Host::new();
+        let after = |id, all: &[u32]| piece(id, all, &[], run("echo ran"));
+        let pieces = [joint(text, vec![2, 3]), part(2, &[]), part(3, &[]), after(4, &[2]), after(5, &[3])];
+        let reader = feed(&shell, &host.batch(&pieces, &[]));
+        assert_eq!(codes(&reader), [(1, "0".into()), (4, "skip".into()), (5, "0".into())], "{shell:?}");
+        assert!(out(&reader, 1).starts_with("common\n") && out(&reader, 1).ends_with("== 2 0\n"));
+        // One that failed as a whole, and one that was skipped while the output of another is still there.
+        for first in [run("echo '== parts'; echo '== 1 0'; exit 1"), run("exit 1")] {
+            let skipped = Piece::of_test(9, &[8], &[], Work::Joint(run(text), vec![3]), 5);
+            let pieces = [piece(8, &[], &[], first), skipped, part(3, &[8]), after(5, &[3])];
+            let reader = feed(&shell, &host.batch(&pieces, &[]));
+            assert_eq!(codes(&reader), [(5, "skip".into()), (8, "1".into()), (9, "skip".into())], "{shell:?}");
+        }
+        let pieces = [joint("echo '== parts'; echo '== 1 0'; exit 3", vec![2]), part(2, &[]), after(5, &[2])];
+        assert_eq!(codes(&feed(&shell, &host.batch(&pieces, &[]))), [(1, "3".into()), (5, "skip".into())]);
+    }
+}
