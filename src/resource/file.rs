@@ -2,6 +2,7 @@
 
 use super::attributes::{WHY, Wanted, pair};
 use super::managed::{folders, no_folder, no_folder_yet};
+use super::package;
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Question, Reading, Resource, Spec, Step, Trouble, spec,
@@ -144,7 +145,8 @@ impl Resource for File {
         if let State::Link(src) = &self.state {
             paths.push(absolute(&self.path, src));
         }
-        paths.into_iter().map(|path| Need::After(Claim::new("path", path))).collect()
+        let paths = paths.into_iter().map(|path| Need::After(Claim::new("path", path)));
+        paths.chain(package::of_path(&self.path)).collect()
     }
 
     fn probe(&self) -> Vec<Question> {

@@ -1,6 +1,7 @@
 //! A file with given content: `copy` and `template` differ only in where that comes from.
 
 use super::attributes::Wanted;
+use super::package;
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble,
@@ -90,7 +91,8 @@ impl<O: Origin> Resource for Managed<O> {
     }
 
     fn needs(&self, _now: Option<&Found>) -> Vec<Need> {
-        folders(&self.path).map(|folder| Need::After(Claim::new("path", folder))).collect()
+        let folders = folders(&self.path).map(|folder| Need::After(Claim::new("path", folder)));
+        folders.chain(package::of_path(&self.path)).collect()
     }
 
     fn probe(&self) -> Vec<Question> {

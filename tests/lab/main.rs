@@ -18,6 +18,7 @@ mod openssh;
 mod outcome;
 mod output;
 mod owners;
+mod package;
 mod provisioning;
 mod service;
 mod state;

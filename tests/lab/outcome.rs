@@ -8,6 +8,7 @@ use serde_json::Value;
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Outcome {
+    pub(crate) address: String,
     pub(crate) status: String,
     /// Its fields that changed, `FIELD FROM TO` a line.
     pub(crate) changes: String,
@@ -47,6 +48,7 @@ fn outcome(event: &Value) -> Outcome {
         v.as_array().into_iter().flatten().map(line).collect::<Vec<_>>().join("\n")
     };
     Outcome {
+        address: text(&event["address"]),
         status: text(&event["status"]),
         changes: lines(&event["changes"], &|c| format!("{} {} {}", text(&c["field"]), c["from"], c["to"])),
         warnings: lines(&event["warnings"], &text),

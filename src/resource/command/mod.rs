@@ -3,7 +3,8 @@
 mod guards;
 
 use super::{
-    Answers, Change, Claim, Key, Output, Predicate, Question, Reading, Resource, Spec, Stale, Step, Trouble, spec,
+    Answers, Change, Claim, Key, Need, Output, Predicate, Question, Reading, Resource, Spec, Stale, Step, Trouble,
+    package, spec,
 };
 use crate::error::Error;
 use crate::shell::Script;
@@ -163,6 +164,16 @@ impl Resource for Command {
 
     fn claims(&self) -> Vec<Claim> {
         Vec::new()
+    }
+
+    /// The package that its program has its name from.
+    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        let program = match &self.cmd {
+            Cmd::Words(words) => words.first().map(String::as_str),
+            Cmd::Shell(text) => text.split_whitespace().next(),
+        };
+        let name = program.and_then(|p| p.rsplit('/').next()).unwrap_or_default();
+        vec![Need::After(Claim::new(package::KIND, name))]
     }
 
     fn stale_after(&self) -> Stale {

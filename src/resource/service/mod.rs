@@ -6,6 +6,7 @@ mod tests;
 mod unit;
 
 use self::unit::{Enabled, Run, Trigger, Triggers, Unit, UnitFiles, Units, full_name, template};
+use super::package;
 use super::spec::{Key, Spec};
 use super::{
     Answers, Change, Claim, NOTHING_LASTS, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
@@ -195,7 +196,7 @@ impl Resource for Service {
             let files = names.iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
             files.into_iter().flat_map(|f| [Need::AfterBelow(format!("{f}.d")), Need::After(Claim::new("path", f))])
         };
-        folders.iter().flat_map(of).collect()
+        folders.iter().flat_map(of).chain(package::of_name(self.short())).collect()
     }
 
     fn stale_after(&self) -> Stale {
