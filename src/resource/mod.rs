@@ -20,6 +20,7 @@ pub mod copy;
 pub mod file;
 pub mod ifcfg;
 pub mod joint;
+pub mod kernel_module;
 pub mod keyfile;
 pub mod managed;
 pub mod mtu;
@@ -509,6 +510,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<copy::Copy>(PhantomData),
     &Of::<file::File>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
+    &Of::<kernel_module::KernelModule>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
     &Of::<package::Package>(PhantomData),
     &Of::<service::Service>(PhantomData),

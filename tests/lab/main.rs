@@ -13,6 +13,7 @@ mod engine;
 mod harness;
 mod ifcfg;
 mod itself;
+mod kernel_module;
 mod mtu;
 mod openssh;
 mod outcome;

@@ -84,6 +84,12 @@ impl Parameter {
         format!("/proc/sys/{}", self.0)
     }
 
+    /// The kernel modules that may bring it.
+    pub(super) fn modules(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let found = MODULES.iter().find(|(prefix, _)| self.0.starts_with(prefix));
+        found.into_iter().flat_map(|(_, names)| names.split(" or "))
+    }
+
     /// Why it may be missing on a host.
     pub(super) fn missing(&self) -> String {
         let parts: Vec<&str> = self.0.split('/').collect();
@@ -94,7 +100,7 @@ impl Parameter {
         match MODULES.iter().find(|(prefix, _)| self.0.starts_with(prefix)) {
             Some((_, module)) => {
                 format!(
-                    "it comes with the kernel module {module}: load that first, or let it pass by `ignore_missing: true`"
+                    "it comes with the kernel module {module}: load that by `kernel_module`, or let it pass by `ignore_missing: true`"
                 )
             }
             None => "check its spelling; a module may bring it, and containers lack some; `ignore_missing: true` lets \

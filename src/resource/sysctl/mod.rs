@@ -15,6 +15,7 @@ mod value;
 use self::boot::{Boot, BootFiles, Winner, assignment};
 use self::key::Parameter;
 use self::module::Module;
+use super::kernel_module;
 use super::keyfile::Edit;
 use super::probes::small::{Small, SmallFile};
 use super::spec::{Key, Spec};
@@ -239,15 +240,23 @@ impl Resource for Sysctl {
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        let modules = self.settings.iter().flat_map(|s| {
+            let control =
+                (s.key.path() == module::PARAMETER).then(|| format!("tcp_{}", s.value.as_deref().unwrap_or_default()));
+            control.into_iter().chain(s.key.modules().map(str::to_owned))
+        });
+        let mut needs: Vec<Need> = modules.map(|m| Need::After(Claim::new(kernel_module::KIND, m))).collect();
+        needs.dedup();
         if self.file.is_none() {
-            return Vec::new();
+            return needs;
         }
         let folders = boot::FOLDERS.iter().map(|f| Need::AfterBelow((*f).to_owned()));
-        folders.chain([Need::After(Claim::new("path", boot::CLASSIC))]).collect()
+        needs.extend(folders.chain([Need::After(Claim::new("path", boot::CLASSIC))]));
+        needs
     }
 
     fn stale_after(&self) -> Stale {
-        if self.file.is_none() { Stale::Never } else { Stale::AnyDependency }
+        Stale::AnyDependency
     }
 
     fn probe(&self) -> Vec<Question> {

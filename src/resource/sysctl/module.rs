@@ -1,10 +1,10 @@
 //! The kernel module that a congestion control is: `tcp_bbr` of `bbr`. The kernel loads it when the value is written;
 //! for the next boot a file of modules-load.d(5) names it, which is read before systemd-sysctl runs.
 
+use crate::resource::kernel_module;
 use crate::resource::keyfile::Edit;
 use crate::resource::probes::small::{Small, SmallFile};
 use crate::resource::{Answers, Change, FileDiff, Question, Step, Trouble};
-use crate::shell::Script;
 use serde_json::Value as Json;
 
 /// The parameter that brings it.
@@ -32,7 +32,7 @@ impl<'a> Module<'a> {
     }
 
     fn file(&self) -> String {
-        format!("/etc/modules-load.d/tcp_{}.conf", self.0)
+        kernel_module::list_of(&format!("tcp_{}", self.0))
     }
 
     /// Modules have this file, what is built in hasn't.
@@ -74,8 +74,7 @@ impl Found {
     }
 
     pub(super) fn steps(&self) -> Vec<Step> {
-        let folder = Step::Run(Script::new().line("mkdir -p /etc/modules-load.d"));
-        self.edit().map_or_else(Vec::new, |edit| vec![folder, edit.step()])
+        self.edit().as_ref().map_or_else(Vec::new, kernel_module::list_steps)
     }
 
     pub(super) fn preview(&self) -> Option<FileDiff> {
