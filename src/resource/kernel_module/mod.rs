@@ -425,6 +425,10 @@ impl Resource for KernelModule {
     fn brings(&self) -> bool {
         self.present
     }
+
+    fn live_only(&self) -> Option<&'static str> {
+        Some("which modules a kernel has and has built in is only known where it runs")
+    }
 }
 
 /// Arguments: the module and its parameters.
