@@ -15,7 +15,7 @@ use crate::engine::batch::Folders;
 use crate::engine::host::{Limits, Shared};
 use crate::error::{Error, Errors};
 use crate::inventory::{HostId, Inventory, Options, Warning, argument};
-use crate::playbook::{Context, Extra, Variables};
+use crate::playbook::{self, Context, Extra, Variables};
 use crate::report::{self, Reporters};
 use crate::transport::{self, Carriers, Defaults, Gate, Keyring, Password, Secret, Target};
 use crate::yaml::Node;
@@ -29,6 +29,9 @@ const HANDSHAKES: usize = 16;
 
 /// Reads the inventory and tells its warnings.
 fn load_inventory(args: &Hosts) -> Result<Inventory, Errors> {
+    // The threads that render have the stack that it needs, so that none has to be made for each host. Where these are
+    // refused, rendering makes its own.
+    let _ = rayon::ThreadPoolBuilder::new().stack_size(playbook::STACK).build_global();
     let (inventory, warnings) = Inventory::load(&args.inventory, &Options::default())?;
     warn(&warnings, args);
     Ok(inventory)

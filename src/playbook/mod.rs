@@ -19,6 +19,7 @@ pub use load::{Batch, Play, Playbook};
 pub use render::{Settings, Tags};
 #[cfg(test)]
 pub(crate) use template::FACTS;
+pub use template::STACK;
 pub use vars::{Context, Extra, Variables};
 
 use crate::resource::AnyResource;

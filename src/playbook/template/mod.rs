@@ -37,10 +37,10 @@ const MAX_DEPTH: usize = 40;
 const FUEL: u64 = 3_000_000;
 /// The largest file that is read for a template or a copy, and the longest text of a template.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
-/// The stack that templates have. The engine goes down a step for each operator of an expression when it compiles it, some
-/// 1 KiB each, and for each level when it drops or compares a value, which a loop can nest as often as it has [`FUEL`].
+/// The stack that templates have, in bytes. The engine goes down a step for each operator of an expression when it compiles it, some
+/// 1 KiB each, and for each level when it drops or compares a value, which a loop can nest as often as it has fuel.
 /// What isn't used costs nothing but addresses.
-const STACK: usize = 64 << 20;
+pub const STACK: usize = 64 << 20;
 /// What the names of template files begin with among the templates of the engine; all others are named by their text.
 const FILE: char = '\u{1}';
 
@@ -63,7 +63,7 @@ static HEADERS: LazyLock<Cache<Result<usize, Error>>> = LazyLock::new(RwLock::de
 type Condition = Result<Expression<'static, 'static>, minijinja::Error>;
 
 /// Does work that may compile or render templates, with stack enough for it. Who does it many times calls this outside of
-/// all of them, as a new stack costs some 10 µs.
+/// all of them, as a new stack costs some 20 µs.
 pub(crate) fn deep<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
