@@ -43,6 +43,8 @@ fn page(kind: &dyn AnyType) -> String {
     entry(&mut out, &format!("{}.", kind.summary()));
     out.push('\n');
     keys(&mut out, kind.keys());
+    out.push('\n');
+    entry(&mut out, &format!("What it touches on the host: {}", kind.touches()));
     out += &format!("\nExample:\n\n```yaml\n{}```\n", kind.example());
     // Keys that share a remedy are told together, at the place of the first.
     let mut refused: Vec<(&str, Vec<String>)> = Vec::new();

@@ -86,6 +86,7 @@ impl Resource for Fake {
     type State = String;
     const TYPE: &'static str = "fake";
     const SUMMARY: &'static str = "";
+    const TOUCHES: &'static str = "";
     const KEYS: &'static [Key] = &[];
     const EXAMPLE: &'static str = "";
     fn parse(_: &Spec<'_>) -> Result<Fake, Error> {

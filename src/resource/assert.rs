@@ -16,6 +16,7 @@ impl Resource for Assert {
     type State = ();
     const TYPE: &'static str = "assert";
     const SUMMARY: &'static str = "Expressions that must hold, or else nothing of the play is done on the host";
+    const TOUCHES: &'static str = "Nothing is read and nothing is written.";
     const KEYS: &'static [Key] = &[
         Key::required("that", "expression, or a list", "What must hold; without `{{ }}`, over variables and `facts`."),
         Key::optional("msg", "string", "What to say if it doesn't."),

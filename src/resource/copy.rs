@@ -14,6 +14,9 @@ pub struct Given;
 impl Origin for Given {
     const TYPE: &'static str = "copy";
     const SUMMARY: &'static str = "A file with the content given in the playbook or in a file beside it";
+    const TOUCHES: &'static str = "\
+        `dest`, replaced in one go (in place if it is a mount point); with `backup`, a copy of what was there. \
+        Its SELinux context is kept.";
     const KEYS: &'static [Key] = &[
         Key::required("dest", "absolute path", "The file. A link stays, and what it points to is written."),
         Key::optional("content", "string", "What is in the file. Its final newline is yours to write."),

@@ -36,6 +36,9 @@ impl Resource for File {
     type State = Found;
     const TYPE: &'static str = "file";
     const SUMMARY: &'static str = "A folder, a link, the permissions of what is there, or that nothing is there";
+    const TOUCHES: &'static str = "\
+        `path`, its owner and its permissions, never the content of a file; with `directory` missing folders \
+        above it, with `absent` all that is below it.";
     const KEYS: &'static [Key] = &[
         Key::required("path", "absolute path", "What it is about."),
         Key::optional(

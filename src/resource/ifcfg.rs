@@ -59,6 +59,9 @@ impl Resource for Ifcfg {
     type State = State;
     const TYPE: &'static str = "ifcfg";
     const SUMMARY: &'static str = "The ifcfg file of an interface (Red Hat's network-scripts, SUSE)";
+    const TOUCHES: &'static str = "\
+        The file, replaced in one go; what isn't in `settings` stays in it. Nothing is restarted or told to read \
+        it: that is for a handler.";
     const KEYS: &'static [Key] = &[
         Key::required("interface", "string", "The interface whose file it is."),
         Key::optional(

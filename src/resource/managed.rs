@@ -23,6 +23,8 @@ pub trait Origin: Debug + Send + Sync + 'static {
     const TYPE: &'static str;
     /// [`Resource::SUMMARY`].
     const SUMMARY: &'static str;
+    /// [`Resource::TOUCHES`].
+    const TOUCHES: &'static str;
     /// [`Resource::KEYS`].
     const KEYS: &'static [Key];
     /// [`Resource::EXAMPLE`].
@@ -55,6 +57,7 @@ impl<O: Origin> Resource for Managed<O> {
     type State = Found;
     const TYPE: &'static str = O::TYPE;
     const SUMMARY: &'static str = O::SUMMARY;
+    const TOUCHES: &'static str = O::TOUCHES;
     const KEYS: &'static [Key] = O::KEYS;
     const EXAMPLE: &'static str = O::EXAMPLE;
 

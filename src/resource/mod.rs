@@ -52,6 +52,8 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     const TYPE: &'static str;
     /// What it is for, in one sentence.
     const SUMMARY: &'static str;
+    /// What it changes and keeps on a host, in sentences for the documentation.
+    const TOUCHES: &'static str;
     /// Its keys, which are checked offline before anything is rendered.
     const KEYS: &'static [Key];
     /// A complete entry of `resources:`, shown by the documentation; a test plans it.
@@ -471,6 +473,8 @@ pub trait AnyType: Sync {
     fn name(&self) -> &'static str;
     /// [`Resource::SUMMARY`].
     fn summary(&self) -> &'static str;
+    /// [`Resource::TOUCHES`].
+    fn touches(&self) -> &'static str;
     /// [`Resource::KEYS`].
     fn keys(&self) -> &'static [Key];
     /// [`Resource::EXAMPLE`].
@@ -490,6 +494,9 @@ impl<R: Resource> AnyType for Of<R> {
     }
     fn summary(&self) -> &'static str {
         R::SUMMARY
+    }
+    fn touches(&self) -> &'static str {
+        R::TOUCHES
     }
     fn keys(&self) -> &'static [Key] {
         R::KEYS

@@ -14,6 +14,9 @@ pub struct Rendered;
 impl Origin for Rendered {
     const TYPE: &'static str = "template";
     const SUMMARY: &'static str = "A file rendered from a template with the host's variables and facts";
+    const TOUCHES: &'static str = "\
+        `dest`, replaced in one go (in place if it is a mount point); with `backup`, a copy of what was there. \
+        Its SELinux context is kept.";
     const KEYS: &'static [Key] = &[
         Key::required("dest", "absolute path", "The file. A link stays, and what it points to is written."),
         Key::required(

@@ -30,6 +30,7 @@ fn types_are_in_order_and_documented() {
     for kind in resource::TYPES {
         let name = kind.name();
         assert!(kind.summary().len() > 10 && !kind.summary().ends_with('.'), "{name}: {:?}", kind.summary());
+        assert!(kind.touches().len() > 10 && kind.touches().ends_with('.'), "{name}: {:?}", kind.touches());
         for key in kind.keys() {
             assert!(key.doc.len() > 10, "{name}.{} has no documentation", key.name);
             assert!(!key.takes.is_empty() || key.default == resource::spec::Need::Refused, "{name}.{}", key.name);

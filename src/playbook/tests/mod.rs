@@ -26,6 +26,7 @@ impl Resource for Show {
     type State = ();
     const TYPE: &'static str = "show";
     const SUMMARY: &'static str = "shows its keys";
+    const TOUCHES: &'static str = "";
     const KEYS: &'static [Key] = &[
         Key::required("id", "string", "what it is called"),
         Key::optional("value", "anything", "what is shown"),
@@ -98,6 +99,9 @@ impl AnyType for ShowType {
     }
     fn summary(&self) -> &'static str {
         Show::SUMMARY
+    }
+    fn touches(&self) -> &'static str {
+        Show::TOUCHES
     }
     fn keys(&self) -> &'static [Key] {
         Show::KEYS

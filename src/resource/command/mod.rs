@@ -69,6 +69,7 @@ impl Resource for Command {
     type State = State;
     const TYPE: &'static str = "command";
     const SUMMARY: &'static str = "A command, run where its guard says that it is still to be done";
+    const TOUCHES: &'static str = "What the command does; nothing else is written.";
     const KEYS: &'static [Key] = &[
         Key::required(
             "cmd",

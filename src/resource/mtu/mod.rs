@@ -41,6 +41,10 @@ impl Resource for Mtu {
     type State = State;
     const TYPE: &'static str = "mtu";
     const SUMMARY: &'static str = "The MTU of an interface, now and at boot";
+    const TOUCHES: &'static str = "\
+        The live value, by `ip link set`; for the next boot `zz-netplay-mtu.conf` beside the interface's \
+        `.network` file, or `MTU` in its ifcfg file, the rest of which stays. Nothing is restarted or told to \
+        read them.";
     const KEYS: &'static [Key] = &[
         Key::required("interface", "string", "The interface: eth0, bond0, eth0.100."),
         Key::required("mtu", "integer", "Bytes of the largest packet, without the Ethernet header: 9000."),

@@ -118,6 +118,9 @@ impl Resource for Service {
     type State = State;
     const TYPE: &'static str = "service";
     const SUMMARY: &'static str = "A unit of systemd: whether it runs, and whether it starts at boot";
+    const TOUCHES: &'static str = "\
+        The unit, by `systemctl`: that it runs, the links in `/etc/systemd/system` that enable or mask it; \
+        systemd reads unit files anew if one has changed. No unit file is written.";
     const KEYS: &'static [Key] = &[
         Key::required("name", "string", "The unit; without a suffix it is a service."),
         Key::optional(

@@ -173,6 +173,9 @@ impl Resource for Sysctl {
     type State = State;
     const TYPE: &'static str = "sysctl";
     const SUMMARY: &'static str = "Kernel parameters, live and at the next boot";
+    const TOUCHES: &'static str = "\
+        The values below `/proc/sys`, and their lines in `file`; for a congestion control that is a module, \
+        `/etc/modules-load.d/tcp_NAME.conf` too. All other boot files are only read.";
     const KEYS: &'static [Key] = &[
         Key::optional("name", "string", "One parameter, with dots or slashes: `net.ipv4.conf.eth0/100.rp_filter`."),
         Key::optional("value", "string", "Its value. White space is squashed."),
