@@ -87,7 +87,7 @@ pub struct Reach {
     /// How host keys are checked, whatever the inventory and ssh_config say
     #[arg(long, value_name = "HOW")]
     pub host_key_checking: Option<KeyChecking>,
-    /// Where events go: human, ndjson; repeatable, each with =FILE for a file
+    /// Where events go: human, ndjson, json, junit; repeatable, each with =FILE for a file
     #[arg(long, value_name = "FORMAT[=FILE]")]
     pub output: Vec<String>,
 }
@@ -280,8 +280,8 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(args) => (commands::validate::run(args), args.hosts.color()),
         Command::Graph(args) => (commands::graph::run(args), args.plays.hosts.color()),
         Command::Inventory(args) => (commands::inventory::run(args), args.hosts.color()),
-        Command::Facts(args) => (commands::facts::run(args), args.hosts.color()),
-        Command::Run(args) => (commands::run::run(args), args.hosts.color()),
+        Command::Facts(args) => (commands::facts::run(args, &argv), args.hosts.color()),
+        Command::Run(args) => (commands::run::run(args, &argv), args.hosts.color()),
         Command::Docs(args) => (commands::docs::run(args), ColorChoice::Auto),
     };
     match result {

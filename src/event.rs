@@ -56,16 +56,24 @@ pub enum Event {
 }
 
 /// See [`Event::RunStarted`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RunStarted {
     /// The run's id, which is also the name of its log.
     pub run: Arc<str>,
+    /// `apply`, `facts`, `run`.
+    pub command: &'static str,
     /// Whether it only looks (`--check`).
     pub check: bool,
     /// Whether diffs are to be shown.
     pub diff: bool,
-    /// `apply`, `facts`, `run`.
-    pub command: &'static str,
+    /// The words of the command line, values that look like passwords left out.
+    pub arguments: Vec<String>,
+    /// The inventories: absolute paths, or lists of hosts as they were given.
+    pub inventory: Vec<String>,
+    /// The absolute paths of the playbooks.
+    pub playbooks: Vec<String>,
+    /// The plays that are to come and the hosts of each; of a command without plays, one with its name.
+    pub plays: Vec<(Arc<str>, Vec<Arc<str>>)>,
 }
 
 /// See [`Event::PlayStarted`].
@@ -248,4 +256,14 @@ pub struct HostTotal {
     pub reboot_pending: bool,
     /// Executions over all plays.
     pub executions: u32,
+    /// Whether a play was never begun on it.
+    pub passed_over: bool,
+}
+
+impl RunFinished {
+    /// The hosts that aren't done: they failed, were unreachable, or a play was never begun on them.
+    pub fn left(&self) -> impl Iterator<Item = &Arc<str>> {
+        let done = |t: &HostTotal| matches!(t.status, HostStatus::Ok | HostStatus::Changed) && !t.passed_over;
+        self.hosts.iter().filter(move |(_, total)| !done(total)).map(|(name, _)| name)
+    }
 }

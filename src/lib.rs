@@ -9,6 +9,7 @@ pub mod facts;
 pub mod graph;
 pub mod hostlist;
 pub mod inventory;
+pub mod logs;
 pub mod plan;
 pub mod playbook;
 pub mod report;

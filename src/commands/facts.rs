@@ -7,14 +7,15 @@ use crate::event::Event;
 use crate::facts;
 use crate::playbook::Become;
 use crate::resource::Inquiry;
+use std::ffi::OsString;
 
 /// Asks and prints.
 ///
 /// # Errors
 /// What is wrong before a host is reached.
-pub fn run(args: &cli::Facts) -> Result<u8, Errors> {
+pub fn run(args: &cli::Facts, argv: &[OsString]) -> Result<u8, Errors> {
     let inquiry = Inquiry::new(facts::questions());
-    survey::ask("facts", &args.hosts, &args.reach, &Become::default(), &inquiry, &|host, answers| {
+    survey::ask("facts", argv, &args.hosts, &args.reach, &Become::default(), &inquiry, &|host, answers| {
         let (facts, _) = facts::read(answers);
         (Event::Facts { host: host.clone(), facts }, true)
     })

@@ -1,5 +1,6 @@
 //! One file a subcommand, and what several of them need.
 
+mod again;
 pub mod apply;
 pub mod docs;
 pub mod facts;
@@ -14,11 +15,15 @@ use crate::cli::{Hosts, Reach};
 use crate::engine::batch::Folders;
 use crate::engine::host::{Limits, Shared};
 use crate::error::{Error, Errors};
+use crate::event::RunStarted;
 use crate::inventory::{HostId, Inventory, Options, Warning, argument};
 use crate::playbook::{self, Context, Extra, Variables};
+use crate::logs;
 use crate::report::{self, Reporters};
 use crate::transport::{self, Carriers, Defaults, Gate, Keyring, Password, Secret, Target};
 use crate::yaml::Node;
+use std::cell::OnceCell;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -55,9 +60,76 @@ fn context(inventory: &Inventory, args: &Hosts, folder: &Path) -> Result<Arc<Con
 fn limited(inventory: &Inventory, args: &Hosts) -> Result<Vec<HostId>, Errors> {
     let all = argument("hosts", "all");
     let limit = args.limit.as_ref().map(|l| argument("--limit", l));
-    let selection = inventory.select(&all, limit.as_ref(), None).map_err(usage)?;
+    let origin = Origin::of(args, &[]);
+    let selection = inventory.select(&all, limit.as_ref(), Some(&|| origin.left())).map_err(usage)?;
     warn(&selection.warnings, args);
     Ok(selection.hosts)
+}
+
+/// Which inventory and playbooks a command is about, so that runs of the same can be told.
+struct Origin {
+    inventory: Vec<String>,
+    playbooks: Vec<String>,
+    /// The hosts that the last run left, once they were asked for.
+    left: OnceCell<Vec<String>>,
+}
+
+impl Origin {
+    fn of(hosts: &Hosts, playbooks: &[PathBuf]) -> Origin {
+        // What is no path is a list of hosts.
+        let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let absolute = |path: &Path| absolute(path).to_string_lossy().into_owned();
+        Origin {
+            inventory: hosts.inventory.iter().map(|source| absolute(Path::new(source))).collect(),
+            playbooks: playbooks.iter().map(|path| absolute(path)).collect(),
+            left: OnceCell::new(),
+        }
+    }
+
+    /// What the last run left undone.
+    fn left(&self) -> Result<Vec<String>, Error> {
+        if let Some(left) = self.left.get() {
+            return Ok(left.clone());
+        }
+        let left = logs::left(&state_folder()?, &self.inventory, &self.playbooks)?;
+        Ok(self.left.get_or_init(|| left).clone())
+    }
+
+    /// The event that begins a run.
+    fn started(self, run: &Arc<str>, command: &'static str, argv: &[OsString]) -> RunStarted {
+        RunStarted {
+            run: run.clone(),
+            command,
+            arguments: again::arguments(argv),
+            inventory: self.inventory,
+            playbooks: self.playbooks,
+            ..RunStarted::default()
+        }
+    }
+}
+
+fn state_folder() -> Result<PathBuf, Error> {
+    logs::folder(|name| std::env::var_os(name)).ok_or_else(|| {
+        Error::usage("there is no folder for logs of runs: neither XDG_STATE_HOME nor HOME is an absolute path")
+    })
+}
+
+/// Begins the log of a run, and gives its path. Where there can be none, one warning says so.
+fn log(reporters: &mut Reporters, run: &str, args: &Hosts) -> Option<String> {
+    let opened = state_folder()
+        .map_err(|e| e.to_string())
+        .and_then(|folder| logs::open(&folder, run).map_err(|e| format!("{} can't be written: {e}", folder.display())));
+    match opened {
+        Ok((path, file)) => {
+            let path = path.display().to_string();
+            reporters.log(&path, file);
+            Some(path)
+        }
+        Err(why) => {
+            report::warning(&format!("no log of this run is kept: {why}"), args.color());
+            None
+        }
+    }
 }
 
 fn usage(error: Error) -> Errors {
@@ -192,11 +264,12 @@ fn catch_signals(interrupted: &Arc<AtomicBool>) -> Result<(), Errors> {
     Ok(())
 }
 
-/// A run's id: the time it began, and a few random digits that keep two of one second apart.
+/// A run's id: the time it began, by which the logs of runs are ordered, and a few random digits that keep two of one
+/// moment apart.
 fn run_id() -> Arc<str> {
-    let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
     let mut random = [0; 2];
-    // Without them two runs of one second share an id, which only names them.
+    // Without them two runs of one moment share an id, which only names them.
     let _ = getrandom::fill(&mut random);
     format!("{now}-{:02x}{:02x}", random[0], random[1]).into()
 }

@@ -1,7 +1,7 @@
 //! Playbooks and hosts together: what `apply`, `validate` and `graph` begin with. All hosts of all plays are rendered
 //! here, before the first connection.
 
-use super::{context, load_inventory, look, target, warn};
+use super::{Origin, context, load_inventory, look, target, warn};
 use crate::cli;
 use crate::engine::host::Site;
 use crate::engine::run;
@@ -67,21 +67,27 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
     }
     let tags = Arc::new(Tags::new(args.tags.iter().map(String::as_str), args.skip_tags.iter().map(String::as_str)));
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
+    let origin = Origin::of(&args.hosts, &args.playbooks);
+    let failed = || origin.left();
     let mut casts = Vec::new();
     let mut emptied = Vec::new();
+    let mut warned = HashSet::new();
     for book in books {
         let context = context(&inventory, &args.hosts, book.dir())?;
         for mut play in book.plays {
             play.image = image;
             let found = play.settings(&context).and_then(|settings| {
-                let selection = context.inventory.select(&settings.hosts, limit.as_ref(), None)?;
+                let selection = context.inventory.select(&settings.hosts, limit.as_ref(), Some(&failed))?;
                 if limit.is_some() && selection.hosts.is_empty() {
-                    emptied.extend(left_out(&play, &context.inventory.select(&settings.hosts, None, None)?));
+                    let all = context.inventory.select(&settings.hosts, None, Some(&failed))?;
+                    emptied.extend(left_out(&play, &all));
                 }
                 Ok((settings, selection))
             });
             match found {
-                Ok((settings, selection)) => {
+                Ok((settings, mut selection)) => {
+                    // What is said of --limit is the same for each play.
+                    selection.warnings.retain(|warning| warned.insert(warning.to_string()));
                     warn(&selection.warnings, &args.hosts);
                     let context = context.clone();
                     casts.push(Cast { play: Arc::new(play), settings, hosts: selection.hosts, context });
@@ -93,7 +99,8 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
     if !errors.is_empty() {
         return Err(told(errors));
     }
-    if !emptied.is_empty() {
+    // That no host failed is no mistake of whoever asks for those that did: there is nothing to do.
+    if !emptied.is_empty() && origin.left.get().is_none() {
         let message = format!("--limit leaves no host of {}", emptied.join(", nor of "));
         if casts.iter().all(|c| c.hosts.is_empty()) {
             return Err(Error::usage(message)

@@ -7,6 +7,7 @@ use crate::event::{CommandOutput, Event};
 use crate::playbook::Become;
 use crate::resource::{Fragment, Group, Inquiry, Output, Question, Trouble};
 use crate::shell::Script;
+use std::ffi::OsString;
 
 /// The one question of this command. It is run as a user's text is: apart, in time, and the last 64 KiB of its output
 /// are kept.
@@ -34,7 +35,7 @@ impl Group for Command {
 ///
 /// # Errors
 /// What is wrong before a host is reached.
-pub fn run(args: &cli::Run) -> Result<u8, Errors> {
+pub fn run(args: &cli::Run, argv: &[OsString]) -> Result<u8, Errors> {
     if args.command.iter().any(|w| w.contains('\0')) {
         return Err(Error::usage("a command can't have a NUL character in it").into());
     }
@@ -45,7 +46,7 @@ pub fn run(args: &cli::Run) -> Result<u8, Errors> {
     let arg = format!("{} {text}", args.reach.timeout);
     let inquiry = Inquiry::new([Question::of::<Command>(arg.as_str())]);
     let keywords = Become { enabled: args.become_, user: None };
-    survey::ask("run", &args.hosts, &args.reach, &keywords, &inquiry, &|host, answers| {
+    survey::ask("run", argv, &args.hosts, &args.reach, &keywords, &inquiry, &|host, answers| {
         let (code, output) = match answers.get::<Command>(&arg) {
             Ok(output) => (output.code, output.stdout.clone()),
             Err(trouble) => (255, trouble.message.into_bytes()),

@@ -1,6 +1,6 @@
 //! Asking all hosts the same, without a play: what `facts` and `run` do.
 
-use super::{carriers, context, defaults, limited, load_inventory, look, shared, target, unlock};
+use super::{Origin, again, carriers, context, defaults, limited, load_inventory, look, shared, target, unlock};
 use crate::cli::{Hosts, Reach};
 use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
@@ -11,6 +11,7 @@ use crate::playbook::{Become, HostPlay, Variables};
 use crate::report::Reporters;
 use crate::resource::{Answers, Inquiry};
 use crate::transport::{Defaults, Identity, Target, become_from_variables};
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ type Judge<'j> = dyn Fn(&Arc<str>, &Answers) -> (Event, bool) + Sync + 'j;
 /// it failed counts.
 pub(super) fn ask(
     command: &'static str,
+    argv: &[OsString],
     hosts: &Hosts,
     reach: &Reach,
     keywords: &Become,
@@ -63,8 +65,14 @@ pub(super) fn ask(
     let scripts = hosts.verbosity() >= crate::report::Verbosity::Scripts;
     let shared = shared(reach, &defaults, carriers(keyring), scripts)?;
     let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
+    // Facts are only looked at.
+    let log = if command == "run" { super::log(&mut reporters, &shared.run, hosts) } else { None };
+    let name = |place: &Place<'_>| -> Arc<str> { place.target.host.as_str().into() };
     let mut sink = |event: Event| reporters.event(&event);
-    sink(Event::RunStarted(RunStarted { run: shared.run.clone(), check: false, diff: false, command }));
+    sink(Event::RunStarted(RunStarted {
+        plays: vec![(command.into(), places.iter().map(name).collect())],
+        ..Origin::of(hosts, &[]).started(&shared.run, command, argv)
+    }));
     let visit = |place: &Place<'_>, send: &(dyn Fn(Event) + Sync)| {
         let visit = Visit {
             shared: &shared,
@@ -85,8 +93,9 @@ pub(super) fn ask(
         }
         told
     };
-    let name = |place: &Place<'_>| -> Arc<str> { place.target.host.as_str().into() };
-    let finished = survey(&shared, reach.forks.into(), &places, name, visit, &mut sink);
+    let mut finished = survey(&shared, reach.forks.into(), &places, name, visit, &mut sink);
+    finished.again = again::command(&finished, argv);
+    finished.log = log;
     let code = finished.exit_code;
     sink(Event::RunFinished(Box::new(finished)));
     Ok(super::close(reporters, code, hosts))

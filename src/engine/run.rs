@@ -2,9 +2,7 @@
 
 use super::host::{Machine, Shared, Site, Visit};
 use super::{pool, rolling};
-use crate::event::{
-    Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, RunStarted, Status, Warning,
-};
+use crate::event::{Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, Status, Warning};
 use crate::plan::Policy;
 use crate::playbook::{Batch, HostPlay};
 use crate::transport::Target;
@@ -46,8 +44,6 @@ pub struct Options {
     pub forks: usize,
     /// Only look.
     pub check: bool,
-    /// Show diffs.
-    pub diff: bool,
     /// Exit code 3 when changes are pending.
     pub detailed_exitcode: bool,
 }
@@ -56,12 +52,6 @@ pub struct Options {
 pub fn run(shared: &Shared, plays: &[Play], options: Options, sink: &mut dyn FnMut(Event)) -> RunFinished {
     let mut ledger = Ledger { check: options.check, ..Ledger::default() };
     let started = Instant::now();
-    sink(Event::RunStarted(RunStarted {
-        run: shared.run.clone(),
-        check: options.check,
-        diff: options.diff,
-        command: "apply",
-    }));
     for play in plays {
         ledger.play(shared, play, options, sink);
     }
@@ -231,6 +221,7 @@ impl Ledger {
             resources: BTreeMap::new(),
             reboot_pending: false,
             executions: 0,
+            passed_over: false,
         })
     }
 
@@ -238,6 +229,7 @@ impl Ledger {
         let total = self.total(&event.host);
         total.executions += event.executions;
         total.reboot_pending |= !event.reboot_pending.is_empty();
+        total.passed_over |= event.status == HostStatus::Skipped;
         // A host that a later play passed over keeps what it came to before.
         let rank = |s: HostStatus| match s {
             HostStatus::Skipped => 0,

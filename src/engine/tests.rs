@@ -36,6 +36,7 @@ impl Resource for Word {
     type State = Option<String>;
     const TYPE: &'static str = "word";
     const SUMMARY: &'static str = "";
+    const TOUCHES: &'static str = "";
     const KEYS: &'static [Key] = &[];
     const EXAMPLE: &'static str = "";
     fn parse(spec: &Spec<'_>) -> Result<Word, Error> {
@@ -192,7 +193,7 @@ impl World {
 
     fn run(&self, shared: &Shared, plays: &[Play]) -> Seen {
         let mut events = Vec::new();
-        let options = Options { forks: 8, check: false, diff: false, detailed_exitcode: false };
+        let options = Options { forks: 8, check: false, detailed_exitcode: false };
         let finished = run(shared, plays, options, &mut |e| events.push(e));
         Seen { events, finished }
     }
@@ -349,6 +350,13 @@ fn batches_stop_when_all_of_one_fail() {
     assert_eq!(seen.host("n4").status, HostStatus::Skipped);
     assert!(world.read("n2", "a").is_none() && world.read("n4", "a").is_none());
     assert_eq!(seen.finished.exit_code, 2);
+    // A host that was done by one play is left all the same if another was never begun on it.
+    let earlier = world.play(vec![world.host("n5", usual(&world, "n5"))]);
+    let first = world.play(vec![world.host("n1", fails("n1"))]);
+    let later = world.play(vec![world.host("n5", usual(&world, "n5"))]);
+    let seen = world.run(&world.shared("n5"), &[earlier, first, later]);
+    assert_eq!(seen.finished.hosts["n5"].status, HostStatus::Changed);
+    assert_eq!(seen.finished.left().map(|name| &**name).collect::<Vec<_>>(), ["n1", "n5"]);
     // A check touches nothing, so it looks at all of them.
     let gone = Failure::new(FailureKind::Connect, "connection refused");
     world.fake.fault("n1", Fault { refuse: Some(gone), ..Fault::default() });
@@ -356,7 +364,7 @@ fn batches_stop_when_all_of_one_fail() {
     let play = Play { serial: vec![crate::playbook::Batch::Hosts(1)], ..world.play(hosts.into()) };
     let play = Play { policy: Policy { check: true, ..Policy::default() }, ..play };
     let mut events = Vec::new();
-    let options = Options { forks: 8, check: true, diff: false, detailed_exitcode: false };
+    let options = Options { forks: 8, check: true, detailed_exitcode: false };
     let finished = run(&world.shared("n2"), &[play], options, &mut |e| events.push(e));
     let seen = Seen { events, finished };
     assert_eq!((seen.host("n1").status, seen.host("n2").status), (HostStatus::Unreachable, HostStatus::Changed));

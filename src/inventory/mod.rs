@@ -29,7 +29,7 @@ mod yaml_file;
 mod tests;
 
 pub use crate::error::Error as Warning;
-pub use pattern::{Selection, argument};
+pub use pattern::{Failed, Selection, argument};
 pub use print::to_text;
 pub use tree::HostId;
 pub use vars::{VarMap, Vars};

@@ -22,6 +22,9 @@ pub struct Selection {
     pub warnings: Vec<Warning>,
 }
 
+/// Finds out which hosts `@failed` means; asked only where a pattern has it.
+pub type Failed<'f> = dyn Fn() -> Result<Vec<String>, Error> + 'f;
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Sign {
     Add,
@@ -40,14 +43,18 @@ impl Inventory {
     /// The hosts that a pattern means, and that a limit leaves of them.
     ///
     /// A pattern is a string or a list of them: names, globs (`*`, `?`), groups, `a:b` or `a,b`, `a:&b`, `a:!b`,
-    /// `~regex` (from the start of a name), `@file` (one pattern a line), `@failed` (the hosts given here, none if
-    /// there was no earlier run), hostlists, and subscripts of a group or glob (`g[0]`, `g[-1]`, `g[0:5]`, `g[1:]`,
-    /// both ends included).
+    /// `~regex` (from the start of a name), `@file` (one pattern a line), `@failed` (the hosts that `failed` gives),
+    /// hostlists, and subscripts of a group or glob (`g[0]`, `g[-1]`, `g[0:5]`, `g[1:]`, both ends included).
     ///
     /// # Errors
     /// A name that the inventory doesn't know, a range that isn't one, a regular expression or file that can't be
-    /// read. The place is the term itself.
-    pub fn select(&self, pattern: &Node, limit: Option<&Node>, failed: Option<&[String]>) -> Result<Selection, Error> {
+    /// read, hosts that failed where that isn't known. The place is the term itself.
+    pub fn select(
+        &self,
+        pattern: &Node,
+        limit: Option<&Node>,
+        failed: Option<&Failed<'_>>,
+    ) -> Result<Selection, Error> {
         let mut selector = Selector { inventory: self, failed, warnings: Vec::new() };
         let mut hosts = selector.node(pattern)?;
         if let Some(limit) = limit {
@@ -60,7 +67,7 @@ impl Inventory {
 
 struct Selector<'a> {
     inventory: &'a Inventory,
-    failed: Option<&'a [String]>,
+    failed: Option<&'a Failed<'a>>,
     warnings: Vec<Warning>,
 }
 
@@ -235,13 +242,13 @@ impl Selector<'_> {
     }
 
     fn failed(&mut self, term: &Term) -> Result<Vec<HostId>, Error> {
-        let Some(names) = self.failed else {
-            return Err(Error::inventory(&term.place, "`@failed` isn't known: this version keeps no runs yet").hint(
-                "name the hosts, or a file of them by @FILE; a run that fails ends with the command for those left",
-            ));
+        let Some(failed) = self.failed else {
+            return Err(Error::inventory(&term.place, "`@failed` isn't known here")
+                .hint("name the hosts, or a file of them by @FILE"));
         };
+        let names = failed().map_err(|e| e.at(&term.place))?;
         let (mut hosts, mut gone) = (Vec::new(), Vec::new());
-        for name in names {
+        for name in &names {
             match self.inventory.host(name) {
                 Some(host) => hosts.push(host),
                 None => gone.push(name.as_str()),
@@ -251,8 +258,8 @@ impl Selector<'_> {
             let message = format!("hosts that failed are no longer in the inventory: {}", hostlist::fold(gone));
             self.warnings.push(Error::inventory(&term.place, message));
         }
-        if hosts.is_empty() {
-            self.empty(term, "no host failed in the last run".to_owned());
+        if names.is_empty() {
+            self.empty(term, "the last run left no host undone".to_owned());
         }
         Ok(hosts)
     }

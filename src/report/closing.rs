@@ -135,7 +135,7 @@ pub(super) fn table(finished: &RunFinished, hosts: &mut Hosts, palette: Palette,
     let few = finished.hosts.len() <= FEW_HOSTS;
     let mut rows: Folded<(HostStatus, Vec<usize>, bool, u32, usize)> = Folded::default();
     for (i, (name, total)) in finished.hosts.iter().enumerate() {
-        let HostTotal { status, resources, reboot_pending, executions } = total;
+        let HostTotal { status, resources, reboot_pending, executions, .. } = total;
         let cells = COLUMNS.iter().map(|(status, _)| resources.get(status).copied().unwrap_or(0)).collect();
         let times = if verbose { *executions } else { 0 };
         rows.add((*status, cells, *reboot_pending, times, if few { i } else { 0 }), hosts.number(name));

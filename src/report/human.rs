@@ -92,7 +92,7 @@ impl Human {
             out,
             palette: Palette { on: look.color },
             look,
-            run: RunStarted { run: "".into(), check: false, diff: false, command: "apply" },
+            run: RunStarted { command: "apply", ..RunStarted::default() },
             hosts: Hosts::default(),
             plays: Vec::new(),
             play_hosts: 0,
@@ -385,9 +385,11 @@ impl Reporter for Human {
                 if self.look.verbosity < Verbosity::Scripts {
                     return Ok(());
                 }
-                let mut shown =
-                    format!("{}  script of {}\n", self.palette.place(&clean(host)), count(text.len(), "byte"));
-                lines(text).for_each(|line| shown.push_str(&format!("  {line}\n")));
+                // Not indented: it can be taken and run as it stands.
+                let shown: String = lines(text).map(|line| line + "\n").collect();
+                let escaped = if shown == **text { "" } else { ", control characters in it escaped" };
+                let about = format!("{}: script of {}{escaped}", clean(host), count(text.len(), "byte"));
+                let shown = format!("{}\n{shown}", self.palette.place(&format!("# {about}")));
                 self.say(&shown)
             }
             Event::Warning(e) => {

@@ -5,6 +5,8 @@ mod diff;
 mod failures;
 mod fold;
 mod human;
+mod json;
+mod junit;
 mod ndjson;
 mod outcome;
 mod outputs;
@@ -42,9 +44,14 @@ pub enum Format {
     Human,
     /// One JSON object a line.
     NdJson,
+    /// One JSON document.
+    Json,
+    /// JUnit's XML.
+    JUnit,
 }
 
-const FORMATS: &[(&str, Format)] = &[("human", Format::Human), ("ndjson", Format::NdJson)];
+const FORMATS: &[(&str, Format)] =
+    &[("human", Format::Human), ("ndjson", Format::NdJson), ("json", Format::Json), ("junit", Format::JUnit)];
 
 /// One `--output FORMAT[=FILE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,11 +72,7 @@ impl FromStr for Output {
         };
         let Some((_, format)) = FORMATS.iter().find(|(known, _)| *known == name) else {
             let known: Vec<&str> = FORMATS.iter().map(|(known, _)| *known).collect();
-            let error = Error::usage(format!("unknown output format `{name}`"));
-            return Err(match name {
-                "json" | "junit" => error.hint(format!("`{name}` isn't there yet; known: {}", known.join(", "))),
-                _ => error.hint(suggest(name, &known)),
-            });
+            return Err(Error::usage(format!("unknown output format `{name}`")).hint(suggest(name, &known)));
         };
         if file == Some("") {
             return Err(Error::usage(format!("no file after `{name}=`"))
@@ -127,12 +130,15 @@ pub enum Verbosity {
 /// All outputs of a run. One that can't be written any more is given up, and the run goes on.
 pub struct Reporters {
     list: Vec<Target>,
+    color: ColorChoice,
 }
 
 struct Target {
     name: String,
     reporter: Box<dyn Reporter + Send>,
     broken: Option<io::Error>,
+    /// Whether it is the run's log, without which the run is as good.
+    log: bool,
 }
 
 impl Reporters {
@@ -167,6 +173,8 @@ impl Reporters {
             };
             let reporter: Box<dyn Reporter + Send> = match (output.format, &output.file) {
                 (Format::NdJson, _) => Box::new(ndjson::NdJson::new(out, jiff::Timestamp::now)),
+                (Format::Json, _) => Box::new(json::Json::new(out, jiff::Timestamp::now)),
+                (Format::JUnit, _) => Box::new(junit::JUnit::new(out, jiff::Timestamp::now)),
                 (Format::Human, None) => console(Stream::Out, color, verbosity),
                 (Format::Human, Some(_)) => Box::new(human::Human::new(
                     out,
@@ -175,7 +183,14 @@ impl Reporters {
             };
             list.push(Target::new(&destination(output), reporter));
         }
-        Ok(Reporters { list })
+        Ok(Reporters { list, color })
+    }
+
+    /// Writes all that happens to the log of the run too, as `ndjson`.
+    pub fn log(&mut self, name: &str, file: File) {
+        // A line is one write, so that one that is there is whole.
+        let reporter = Box::new(ndjson::NdJson::new(Box::new(file), jiff::Timestamp::now));
+        self.list.push(Target { log: true, ..Target::new(name, reporter) });
     }
 
     /// Gives an event to all of them.
@@ -187,16 +202,21 @@ impl Reporters {
     ///
     /// # Errors
     /// Names the outputs that couldn't be written. A reader of standard output or standard error that has gone away
-    /// (`| head`) is none of them.
+    /// (`| head`) is none of them, and of the log it is only told.
     pub fn finish(mut self) -> Result<(), Errors> {
         self.each(|reporter| reporter.finish());
-        let errors: Vec<Error> = self
-            .list
-            .iter()
-            .filter_map(|target| target.broken.as_ref().map(|e| (target, e)))
-            .filter(|(_, e)| e.kind() != io::ErrorKind::BrokenPipe)
-            .map(|(target, e)| Error::usage(format!("the output to {} is incomplete: {e}", target.name)))
-            .collect();
+        let mut errors = Vec::new();
+        for target in &self.list {
+            match &target.broken {
+                Some(e) if target.log => {
+                    warning(&format!("the log {} is incomplete: {e}", target.name), self.color);
+                }
+                Some(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                    errors.push(Error::usage(format!("the output to {} is incomplete: {e}", target.name)));
+                }
+                _ => {}
+            }
+        }
         if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
     }
 
@@ -211,7 +231,7 @@ impl Reporters {
 
 impl Target {
     fn new(name: &str, reporter: Box<dyn Reporter + Send>) -> Target {
-        Target { name: name.to_owned(), reporter, broken: None }
+        Target { name: name.to_owned(), reporter, broken: None, log: false }
     }
 }
 

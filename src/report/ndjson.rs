@@ -2,7 +2,8 @@
 
 use super::{Reporter, diff};
 use crate::event::{
-    Change, Effect, Event, HostEvent, HostStatus, Problem, ResourceEvent, RunFinished, Status, Warning,
+    Change, CommandOutput, Effect, Event, HostEvent, HostStatus, Problem, ResourceEvent, RunFinished, RunStarted,
+    Status, Warning,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,7 +37,7 @@ struct Line<T> {
 }
 
 #[derive(Serialize)]
-struct ResourceLine<'a> {
+pub(super) struct ResourceLine<'a> {
     play: &'a str,
     host: &'a str,
     address: &'a str,
@@ -60,7 +61,7 @@ struct ChangeLine<'a> {
 }
 
 #[derive(Serialize)]
-struct HostLine<'a> {
+pub(super) struct HostLine<'a> {
     play: &'a str,
     host: &'a str,
     status: HostStatus,
@@ -80,7 +81,23 @@ fn seconds(time: Duration) -> f64 {
     time.as_millis() as f64 / 1000.0
 }
 
-fn resource<'a>(e: &'a ResourceEvent, diffs: bool) -> ResourceLine<'a> {
+/// The fields of a run's beginning.
+pub(super) fn run_started(e: &RunStarted) -> Value {
+    let play = |(play, hosts): &(Arc<str>, Vec<Arc<str>>)| json!({ "play": &**play, "hosts": names(hosts) });
+    json!({
+        "run": &*e.run,
+        "command": e.command,
+        "check": e.check,
+        "diff": e.diff,
+        "arguments": e.arguments,
+        "inventory": e.inventory,
+        "playbooks": e.playbooks,
+        "plays": e.plays.iter().map(play).collect::<Vec<_>>(),
+    })
+}
+
+/// The fields of a resource.
+pub(super) fn resource<'a>(e: &'a ResourceEvent, diffs: bool) -> ResourceLine<'a> {
     let change = |c: &'a Change| ChangeLine { field: &c.field, from: &c.from, to: &c.to, effect: c.effect };
     ResourceLine {
         play: &e.play,
@@ -98,7 +115,8 @@ fn resource<'a>(e: &'a ResourceEvent, diffs: bool) -> ResourceLine<'a> {
     }
 }
 
-fn host(e: &HostEvent) -> HostLine<'_> {
+/// The fields of a host.
+pub(super) fn host(e: &HostEvent) -> HostLine<'_> {
     HostLine {
         play: &e.play,
         host: &e.host,
@@ -111,7 +129,14 @@ fn host(e: &HostEvent) -> HostLine<'_> {
     }
 }
 
-fn run_finished(e: &RunFinished) -> Value {
+/// The fields of the output of a command.
+pub(super) fn output(e: &CommandOutput) -> Value {
+    let (output, utf8) = (super::text::from_bytes(&e.output), std::str::from_utf8(&e.output).is_ok());
+    json!({ "host": &*e.host, "code": e.code, "output": output, "utf8": utf8 })
+}
+
+/// The fields of a run's end.
+pub(super) fn run_finished(e: &RunFinished) -> Value {
     let hosts = |status| e.hosts.values().filter(|t| t.status == status).count();
     let resources = |status| e.resources.get(&status).copied().unwrap_or(0);
     json!({
@@ -136,6 +161,7 @@ fn run_finished(e: &RunFinished) -> Value {
         "seconds": seconds(e.time),
         "exit_code": e.exit_code,
         "interrupted": e.interrupted,
+        "left": e.left().map(|host| &**host).collect::<Vec<_>>(),
         "again": e.again,
         "log": e.log,
     })
@@ -156,8 +182,7 @@ impl Reporter for NdJson {
         match event {
             Event::RunStarted(e) => {
                 self.diff = e.diff;
-                let body = json!({ "run": &*e.run, "command": e.command, "check": e.check, "diff": e.diff });
-                self.line("run_started", body)
+                self.line("run_started", run_started(e))
             }
             Event::PlayStarted(e) => self.line(
                 "play_started",
@@ -175,12 +200,7 @@ impl Reporter for NdJson {
             Event::HostStage { .. } | Event::Script { .. } => Ok(()),
             Event::Resource(e) => self.line("resource", resource(e, self.diff)),
             Event::Host(e) => self.line("host", host(e)),
-            Event::Output(e) => {
-                let output = super::text::from_bytes(&e.output);
-                let text = std::str::from_utf8(&e.output).is_ok();
-                let body = json!({ "host": &*e.host, "code": e.code, "output": output, "utf8": text });
-                self.line("output", body)
-            }
+            Event::Output(e) => self.line("output", output(e)),
             Event::Facts { host, facts } => self.line("facts", json!({ "host": &**host, "facts": facts })),
             Event::Warning(Warning { message }) => self.line("warning", json!({ "message": message })),
             Event::RunFinished(e) => self.line("run_finished", run_finished(e)),

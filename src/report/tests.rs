@@ -1,5 +1,6 @@
 //! Sequences of events and what is written of them, to the letter.
 
+mod documents;
 mod targets;
 
 use super::human::{Human, Look};
@@ -117,7 +118,13 @@ impl Run {
     fn all(&self) -> Vec<Event> {
         let mut totals: BTreeMap<Arc<str>, HostTotal> = BTreeMap::new();
         let mut resources: BTreeMap<Status, usize> = BTreeMap::new();
-        let total = |status| HostTotal { status, resources: BTreeMap::new(), reboot_pending: false, executions: 0 };
+        let total = |status| HostTotal {
+            status,
+            resources: BTreeMap::new(),
+            reboot_pending: false,
+            executions: 0,
+            passed_over: false,
+        };
         for event in &self.events {
             match event {
                 Event::Resource(e) => {
@@ -132,6 +139,7 @@ impl Run {
                         (before, HostStatus::Skipped) => before,
                         (before, now) => before.max(now),
                     };
+                    total.passed_over |= e.status == HostStatus::Skipped;
                     total.reboot_pending |= !e.reboot_pending.is_empty();
                     total.executions += e.executions;
                 }
@@ -142,7 +150,14 @@ impl Run {
         let exit_code = if self.interrupted { 130 } else { 0 }
             | if any(HostStatus::Failed) { 2 } else { 0 }
             | if any(HostStatus::Unreachable) { 4 } else { 0 };
-        let started = RunStarted { run: "r1".into(), check: self.check, diff: self.diff, command: self.command };
+        let started = RunStarted {
+            run: "r1".into(),
+            check: self.check,
+            diff: self.diff,
+            command: self.command,
+            arguments: vec!["netplay".to_owned(), self.command.to_owned()],
+            ..RunStarted::default()
+        };
         let again = "netplay apply -i hosts.yaml site.yaml --limit @failed".to_owned();
         let finished = RunFinished {
             check: self.check,
@@ -155,7 +170,18 @@ impl Run {
             log: Some("/root/.local/state/netplay/r1.ndjson".to_owned()),
         };
         let mut events = vec![Event::RunStarted(started)];
-        events.extend(self.events.iter().cloned());
+        let mut play: Arc<str> = "".into();
+        for event in &self.events {
+            let mut event = event.clone();
+            // What doesn't name its play is of the one that was begun last.
+            match &mut event {
+                Event::PlayStarted(e) => play = e.play.clone(),
+                Event::Resource(e) if e.play.is_empty() => e.play = play.clone(),
+                Event::Host(e) if e.play.is_empty() => e.play = play.clone(),
+                _ => {}
+            }
+            events.push(event);
+        }
         events.push(Event::RunFinished(Box::new(finished)));
         events
     }
@@ -173,12 +199,20 @@ impl Run {
     }
 
     fn ndjson(&self) -> String {
+        self.written(|out| NdJson::new(out, now))
+    }
+
+    fn written<R: Reporter>(&self, reporter: impl FnOnce(Box<dyn Write + Send>) -> R) -> String {
         let out = Shared::default();
-        let mut ndjson = NdJson::new(Box::new(out.clone()), || "2026-03-01T02:03:04.5Z".parse().unwrap());
-        self.all().iter().for_each(|event| ndjson.event(event).unwrap());
-        ndjson.finish().unwrap();
+        let mut reporter = reporter(Box::new(out.clone()));
+        self.all().iter().for_each(|event| reporter.event(event).unwrap());
+        reporter.finish().unwrap();
         out.text()
     }
+}
+
+fn now() -> jiff::Timestamp {
+    "2026-03-01T02:03:04.5Z".parse().unwrap()
 }
 
 fn host_event(status: HostStatus) -> HostEvent {
@@ -559,7 +593,10 @@ fn scripts_are_shown_when_asked_for() {
     let run = Run::new().play("Tune", "n1", 1).event(Event::Script { host: "n1".into(), text: "{\n\tls\n}\n".into() });
     assert!(!run.human().contains("ls"));
     let shown = run.told(Look { verbosity: Verbosity::Scripts, ..Look::default() });
-    assert!(shown.contains("n1  script of 8 bytes\n  {\n  \tls\n  }\n"), "{shown}");
+    assert!(shown.contains("# n1: script of 8 bytes\n{\n\tls\n}\n"), "{shown}");
+    let run = Run::new().event(Event::Script { host: "n1".into(), text: "{\n\x1b\n}\n".into() });
+    let shown = run.told(Look { verbosity: Verbosity::Scripts, ..Look::default() });
+    assert!(shown.contains("# n1: script of 6 bytes, control characters in it escaped\n{\n\\x1b\n}\n"), "{shown}");
 }
 
 #[test]
@@ -570,13 +607,20 @@ fn colours_change_nothing_else() {
     assert_eq!(console::strip_ansi_codes(&colored), run.human());
 }
 
-#[test]
-fn ndjson_lines() {
-    let run = Run { diff: true, ..Run::new() }
+/// One of each event.
+fn all_sorts() -> Run {
+    Run { diff: true, ..Run::new() }
         .play("Tune", "n[1-3]", 1)
         .batch(1, 2, "n1")
         .event(Event::HostStage { host: "n1".into(), stage: Stage::Probing })
         .event(Event::Warning(Warning { message: "w".to_owned() }))
+        .event(Event::Output(Box::new(CommandOutput {
+            host: "n1".into(),
+            code: 3,
+            output: b"\xff\n".to_vec(),
+            limit: 120,
+        })))
+        .event(Event::Facts { host: "n1".into(), facts: json!({"kernel": "6.1"}) })
         .on(
             "n1",
             HostStatus::Changed,
@@ -602,14 +646,11 @@ fn ndjson_lines() {
             ],
         )
         .host("n3", HostEvent { warnings: vec!["slow".to_owned()], ..unreachable("no route", None) })
-        .event(Event::Output(Box::new(CommandOutput {
-            host: "n1".into(),
-            code: 3,
-            output: b"\xff\n".to_vec(),
-            limit: 120,
-        })))
-        .event(Event::Facts { host: "n1".into(), facts: json!({"kernel": "6.1"}) });
-    insta::assert_snapshot!(run.ndjson());
+}
+
+#[test]
+fn ndjson_lines() {
+    insta::assert_snapshot!(all_sorts().ndjson());
 }
 
 /// The fields that scripts may rely on, by name.
@@ -624,7 +665,8 @@ fn ndjson_keeps_its_contract() {
             "resource" => has("play host address title status changes diff warnings error because"),
             "host" => has("play host status executions seconds warnings reboot_pending error"),
             "run_finished" => {
-                has("hosts resources seconds exit_code");
+                has("hosts resources seconds exit_code left again log");
+                assert_eq!(line["left"].as_array().unwrap().len(), 9);
                 assert_eq!(
                     line["hosts"],
                     json!({"ok": 0, "changed": 120, "failed": 4, "unreachable": 5, "skipped": 0, "reboot_pending": 0})
@@ -710,6 +752,17 @@ proptest! {
 
 #[test]
 fn ten_thousand_hosts_are_folded_quickly() {
+    let events = ten_thousand_hosts();
+    let mut human = Human::new(Box::new(io::sink()), Look::default());
+    let begun = Instant::now();
+    events.iter().for_each(|event| human.event(event).unwrap());
+    // Far above what it takes without optimisation, far below what anything quadratic would.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// The events of a run of 32 resources.
+fn ten_thousand_hosts() -> Vec<Event> {
     let names = hosts("r[01-10]n[0001-1000]");
     let resources: Vec<ResourceEvent> = (0..32)
         .map(|i| match i % 4 {
@@ -726,11 +779,5 @@ fn ten_thousand_hosts_are_folded_quickly() {
         }
         run.events.push(Event::Host(Box::new(HostEvent { host: host.clone(), ..host_event(HostStatus::Changed) })));
     }
-    let events = run.all();
-    let mut human = Human::new(Box::new(io::sink()), Look::default());
-    let begun = Instant::now();
-    events.iter().for_each(|event| human.event(event).unwrap());
-    // Far above what it takes without optimisation, far below what anything quadratic would.
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    run.all()
 }

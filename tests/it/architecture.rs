@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("transport", &["error", "source", "yaml"]),
     ("engine", &["event", "facts", "graph", "plan", "playbook", "resource", "shell", "transport"]),
     ("report", &["error", "event", "hostlist"]),
+    ("logs", &["error"]),
     (
         "commands",
         &[
@@ -31,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "graph",
             "hostlist",
             "inventory",
+            "logs",
             "plan",
             "playbook",
             "report",
@@ -41,7 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    ("cli", &["commands", "error", "report", "transport"]),
+    ("cli", &["commands", "error", "report", "source", "transport"]),
     ("lib", &[]),
     ("main", &[]),
 ];
@@ -54,6 +56,9 @@ const OWNERS: &[(&str, &str)] = &[
     ("ssh2", "transport"),
     ("ssh_key", "transport"),
     ("clap", "cli"),
+    ("clap_complete", "cli"),
+    ("clap_mangen", "cli"),
+    ("toml", "cli"),
     ("similar", "report"),
     ("indicatif", "report"),
     ("petgraph", "graph"),

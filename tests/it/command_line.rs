@@ -1,15 +1,23 @@
 //! The program as it is called: what it prints, where, and its exit code.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs netplay in a folder. Gives exit code, standard output and standard error.
 #[must_use]
 fn netplay(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_netplay"));
-    let out = command.args(arguments).current_dir(folder).env("HOME", folder).output().unwrap();
+    let out = command(folder, arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
+}
+
+/// As a user whose home folder this is would call it there.
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_netplay"));
+    command.args(arguments).current_dir(folder).env("HOME", folder);
+    command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
+    command
 }
 
 /// A folder with an inventory of `a1`, `a2` and `b1`, and a playbook with a play for each of their groups.
@@ -102,4 +110,167 @@ fn an_inventory_of_20_000_hosts_needs_little() {
     let host = &listed["_meta"]["hostvars"]["node0999_19"];
     assert_eq!((&host["rack"], &host["v59"], &host["ansible_host"]), (&999.into(), &59.into(), &"10.3.249.19".into()));
     assert_eq!(listed["level59"]["children"], serde_json::json!(["level58"]));
+}
+
+/// The logs of runs, the oldest first.
+fn logs(home: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(home.join(".local/state/netplay")) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort_by_key(|path| path.metadata().unwrap().modified().unwrap());
+    paths
+}
+
+fn events(log: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(log).unwrap();
+    assert!(text.ends_with('\n'), "{text:?}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A site in which `a2` and `b1` fail while they are `bad`.
+fn failing() -> tempfile::TempDir {
+    let site = site();
+    let play = |group: &str| {
+        format!(
+            "- name: play {group}\n  hosts: {group}\n  resources:\n    - assert: {{that: not bad | default(false)}}\n"
+        )
+    };
+    std::fs::write(site.path().join("site.yaml"), play("a") + &play("b")).unwrap();
+    let host = |name: &str| site.path().join("host_vars").join(name);
+    std::fs::create_dir(site.path().join("host_vars")).unwrap();
+    std::fs::write(host("a2"), "bad: true\n").unwrap();
+    std::fs::write(host("b1"), "bad: true\n").unwrap();
+    site
+}
+
+#[test]
+fn each_run_leaves_a_log() {
+    let site = failing();
+    let (code, out, err) = netplay(site.path(), &["apply", "-i", "hosts.yaml", "site.yaml", "-e", "my_password=hush"]);
+    assert_eq!((code, err.as_str()), (2, ""), "{out}");
+    let [log] = &logs(site.path())[..] else { panic!("one log") };
+    assert!(out.ends_with(&format!("log of this run: {}\n", log.display())), "{out}");
+    let told = events(log);
+    let (first, last) = (&told[0], &told[told.len() - 1]);
+    assert_eq!((&first["event"], &first["command"]), (&"run_started".into(), &"apply".into()));
+    assert_eq!(first["arguments"].as_array().unwrap()[4..], ["site.yaml", "-e", "(as before)"]);
+    assert_eq!((&last["event"], &last["left"]), (&"run_finished".into(), &serde_json::json!(["a2", "b1"])));
+    assert_eq!(last["log"], log.display().to_string());
+    assert!(!std::fs::read_to_string(log).unwrap().contains("hush"));
+    // What changes nothing and asks nothing of the user's leaves none.
+    for quiet in ["facts", "inventory"] {
+        assert_eq!(netplay(site.path(), &[quiet, "-i", "hosts.yaml"]).0, 0);
+    }
+    assert_eq!(netplay(site.path(), &["run", "-i", "hosts.yaml", "--", "true"]).0, 0);
+    assert_eq!(logs(site.path()).len(), 2);
+}
+
+#[test]
+fn a_state_folder_that_can_not_be_written_is_a_warning() {
+    let site = site();
+    let run = ["apply", "-i", "hosts.yaml", "site.yaml"];
+    let out = command(site.path(), &run).env("XDG_STATE_HOME", "/dev/null/x").output().unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert!(told.starts_with("warning: no log of this run is kept: /dev/null/x/netplay can't be written: "), "{told}");
+    assert_eq!(told.lines().count(), 1);
+}
+
+#[test]
+fn what_failed_is_done_again_and_nothing_else() {
+    let site = failing();
+    let again = |more: &[&str]| {
+        netplay(site.path(), &[&["apply", "-i", "hosts.yaml", "site.yaml", "--limit", "@failed"], more].concat())
+    };
+    let visited = |out: &str| ["a1", "a2", "b1"].map(|host| out.lines().any(|line| line.starts_with(host)));
+    let (code, out, err) = again(&[]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.starts_with("error: there is no log of an earlier `apply` of "), "{err}");
+    assert_eq!(netplay(site.path(), &["apply", "-i", "hosts.yaml", "site.yaml"]).0, 2);
+    let (code, out, err) = again(&["-e", "{\"bad\": false}", "--check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    // The check didn't count.
+    let (code, out, _) = again(&[]);
+    assert_eq!((code, visited(&out)), (2, [false, true, true]), "{out}");
+    let (code, out, err) =
+        netplay(site.path(), &["run", "-f1", "-i", "hosts.yaml", "-l", "@failed", "--", "echo here"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "a2,b1 (2 hosts)\n  here\n", ""));
+    // One that has left the inventory is told, and the others are done.
+    let hosts = std::fs::read_to_string(site.path().join("hosts.yaml")).unwrap();
+    std::fs::write(site.path().join("hosts.yaml"), hosts.replace("{b1: }", "{b2: }")).unwrap();
+    std::fs::remove_file(site.path().join("host_vars/a2")).unwrap();
+    std::fs::remove_file(site.path().join("host_vars/b1")).unwrap();
+    let (code, out, err) = again(&[]);
+    assert_eq!((code, visited(&out)), (0, [false; 3]), "{out}");
+    assert!(out.contains("nothing to do: 1 host as wanted"), "{out}");
+    assert_eq!(err.matches("warning: hosts that failed are no longer in the inventory: b1").count(), 1, "{err}");
+    // Nothing is left: nothing is done, and above all not everything.
+    let (code, out, err) = again(&[]);
+    assert_eq!(code, 0);
+    assert!(out.contains("nothing to do: no hosts"), "{out}");
+    assert!(err.starts_with("warning: the last run left no host undone\n"), "{err}");
+}
+
+#[test]
+fn a_run_that_was_killed_leaves_whole_lines_and_what_it_had_not_done() {
+    let site = site();
+    // The guard of the second host hangs, so that nothing is changed.
+    let guard = "test {{ inventory_hostname }} = a1 || { touch {{ here }}/began; sleep 60; }";
+    let play = format!("- hosts: a\n  serial: 1\n  resources:\n    - command: {{cmd: 'false', unless: '{guard}'}}\n");
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let here = format!("here={}", site.path().display());
+    let mut child = command(site.path(), &["apply", "-i", "hosts.yaml", "site.yaml", "-e", &here])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !site.path().join("began").exists() {
+        assert!(start.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = events(&logs(site.path())[0]);
+    let kinds: Vec<&str> = told.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["run_started", "play_started", "batch_started", "resource", "host", "batch_started"]);
+    let (code, out, err) = netplay(site.path(), &["run", "-i", "hosts.yaml", "-l", "@failed", "--", "echo here"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "a2\n  here\n", ""));
+}
+
+#[test]
+fn documents_of_a_run_can_be_read() {
+    let site = failing();
+    let outputs = ["--output", "junit=report.xml", "--output", "json"];
+    let (code, out, _) = netplay(site.path(), &[&["apply", "-i", "hosts.yaml", "site.yaml"], &outputs[..]].concat());
+    assert_eq!(code, 2);
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(document["totals"]["hosts"]["failed"], 2);
+    assert_eq!(document["plays"][0]["hosts"].as_array().unwrap().len(), 2);
+    let xml = std::fs::read_to_string(site.path().join("report.xml")).unwrap();
+    let report = roxmltree::Document::parse(&xml).unwrap();
+    assert_eq!(report.descendants().filter(|node| node.has_tag_name("failure")).count(), 2);
+    for format in ["json=/dev/full", "junit=/dev/full"] {
+        let (code, _, err) = netplay(
+            site.path(),
+            &["apply", "--check", "-i", "hosts.yaml", "site.yaml", "-e", "bad=", "--output", format],
+        );
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("the output to /dev/full is incomplete"), "{err}");
+    }
+}
+
+#[test]
+fn scripts_that_are_shown_can_be_run() {
+    let site = site();
+    let play =
+        "- hosts: a1\n  resources:\n    - command: {cmd: 'false', onlyif: \"echo \\\"it's\\n\\té\\\" >&2; exit 9\"}\n";
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let (code, out, err) = netplay(site.path(), &["apply", "-vv", "-i", "hosts.yaml", "site.yaml"]);
+    assert_eq!(code, 0, "{err}");
+    let script = out.split_once("# a1: script of ").unwrap().1.split_once('\n').unwrap().1;
+    let script = &script[..script.find("; exit 0\n}\n").unwrap() + 11];
+    // Its argument is the session's own connection.
+    let out = Command::new("/bin/sh").args(["-c", script, "sh", ""]).output().unwrap();
+    assert_eq!((out.status.code(), out.stderr.as_slice()), (Some(0), &b""[..]));
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert!(told.contains("it's\n\té\n") && told.ends_with(" end\n"), "{told}");
 }

@@ -1,0 +1,292 @@
+//! Logs of runs: one file of `ndjson` lines for each run in the state folder, and what the last run left undone.
+//!
+//! A log is locked (flock) while its run writes it; one that is locked is neither removed nor read. A run that was
+//! killed leaves its log without `run_finished`, and perhaps with a last line that is cut.
+
+use crate::error::Error;
+use rustix::fs::{FlockOperation, flock};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// How many logs are kept,
+const MOST: usize = 100;
+/// and how many bytes of them; the newest is kept in any case.
+const MOST_BYTES: u64 = 1 << 30;
+const ENDING: &str = "ndjson";
+
+/// The state folder: `netplay` in `XDG_STATE_HOME`, or else in `~/.local/state` (XDG Base Directory Specification).
+/// Nothing where there is neither.
+pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // The specification has relative paths ignored.
+    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = path("XDG_STATE_HOME").or_else(|| path("HOME").map(|home| home.join(".local/state")));
+    base.map(|base| base.join("netplay"))
+}
+
+/// Makes the log of a run, for its user alone, and removes the oldest that are too many.
+///
+/// # Errors
+/// The folder or the file can't be made.
+pub fn open(folder: &Path, run: &str) -> io::Result<(PathBuf, File)> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    let path = folder.join(format!("{run}.{ENDING}"));
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+    // Where there are no locks, no log is removed either.
+    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    prune(folder, MOST, MOST_BYTES);
+    Ok((path, file))
+}
+
+/// The logs, the newest first: a run's id begins with its time.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    paths.sort_by(|a, b| b.cmp(a));
+    Ok(paths)
+}
+
+/// Removes what is too much. What can't be removed stays, and the next run tries again.
+fn prune(folder: &Path, most: usize, most_bytes: u64) {
+    let mut bytes = 0;
+    for (i, path) in list(folder).unwrap_or_default().iter().enumerate() {
+        let size = path.symlink_metadata().map_or(0, |meta| meta.len());
+        bytes += size;
+        // An empty one may have been made just now, and isn't locked yet.
+        if (i >= most || (i > 0 && bytes > most_bytes)) && size > 0 && idle(path).is_some() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A log that no run writes, locked by us.
+fn idle(path: &Path) -> Option<File> {
+    // NFS locks for writing only what is open for it.
+    let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+/// The beginning of a log.
+#[derive(Deserialize)]
+struct Head {
+    command: String,
+    check: bool,
+    inventory: Vec<String>,
+    playbooks: Vec<String>,
+    plays: Vec<Cast>,
+}
+
+#[derive(Deserialize)]
+struct Cast {
+    hosts: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Host {
+    host: String,
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct End {
+    left: Vec<String>,
+}
+
+/// The hosts that the last `apply` of these playbooks with this inventory left undone: they failed, were unreachable,
+/// or a play was never begun on them. Without playbooks, the last of this inventory. A check isn't an `apply`, and one
+/// that is still under way isn't the last. Of a run that was killed these are the hosts that it hadn't come to the end
+/// of.
+///
+/// # Errors
+/// There was no such run, or its log can't be read.
+pub fn left(folder: &Path, inventory: &[String], playbooks: &[String]) -> Result<Vec<String>, Error> {
+    let unreadable = |path: &Path, e: &io::Error| Error::usage(format!("{} can't be read: {e}", path.display()));
+    let logs = match list(folder) {
+        Ok(logs) => logs,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(e) => return Err(unreadable(folder, &e)),
+    };
+    for path in logs {
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            // Another run has just removed it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(unreadable(&path, &e)),
+        };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK) {
+            continue;
+        }
+        let found = undone(file, inventory, playbooks).map_err(|e| unreadable(&path, &e))?;
+        if let Some(hosts) = found {
+            return Ok(hosts);
+        }
+    }
+    let of = match playbooks {
+        [] => String::new(),
+        books => format!(" of {}", books.join(" ")),
+    };
+    let message = format!("there is no log of an earlier `apply`{of} with this inventory in {}", folder.display());
+    Err(Error::usage(message).hint("name the hosts; runs with --check or with another -i don't count"))
+}
+
+/// The hosts that the run of this log left undone, if it is a run of these playbooks.
+fn undone(file: File, inventory: &[String], playbooks: &[String]) -> io::Result<Option<Vec<String>>> {
+    let mut lines = BufReader::new(file);
+    let mut line = Vec::new();
+    lines.read_until(b'\n', &mut line)?;
+    // A run that was killed at its very beginning hasn't touched anything.
+    let Ok(head) = serde_json::from_slice::<Head>(&line) else { return Ok(None) };
+    let same = head.inventory == inventory && (playbooks.is_empty() || head.playbooks == playbooks);
+    if head.command != "apply" || head.check || !same {
+        return Ok(None);
+    }
+    let mut owed: HashMap<String, usize> = HashMap::new();
+    let mut order = Vec::new();
+    for host in head.plays.into_iter().flat_map(|play| play.hosts) {
+        if !owed.contains_key(&host) {
+            order.push(host.clone());
+        }
+        *owed.entry(host).or_default() += 1;
+    }
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        // Other lines, of which there are many, needn't be parsed.
+        if line.starts_with(b"{\"v\":1,\"event\":\"run_finished\"") {
+            if let Ok(end) = serde_json::from_slice::<End>(&line) {
+                return Ok(Some(end.left));
+            }
+        } else if line.starts_with(b"{\"v\":1,\"event\":\"host\"") {
+            let Ok(host) = serde_json::from_slice::<Host>(&line) else { continue };
+            if let (Some(plays), "ok" | "changed") = (owed.get_mut(&host.host), host.status.as_str()) {
+                *plays = plays.saturating_sub(1);
+            }
+        }
+    }
+    order.retain(|host| owed.get(host).is_some_and(|plays| *plays > 0));
+    Ok(Some(order))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        list(folder).unwrap().iter().map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    fn write(folder: &Path, run: &str, lines: &[&str]) {
+        std::fs::write(folder.join(format!("{run}.ndjson")), lines.join("\n")).unwrap();
+    }
+
+    fn head(command: &str, check: bool, inventory: &str, playbook: &str) -> String {
+        format!(
+            "{{\"v\":1,\"event\":\"run_started\",\"command\":\"{command}\",\"check\":{check},\"inventory\":[\"{inventory}\"],\
+             \"playbooks\":[\"{playbook}\"],\"plays\":[{{\"play\":\"a\",\"hosts\":[\"n1\",\"n2\",\"n3\"]}},\
+             {{\"play\":\"b\",\"hosts\":[\"n2\"]}}]}}"
+        )
+    }
+
+    const END: &str = "{\"v\":1,\"event\":\"run_finished\",\"left\":[\"n2\",\"n3\"]}\n";
+    const GOOD: &str = "{\"v\":1,\"event\":\"run_finished\",\"left\":[]}\n";
+
+    fn last(folder: &Path) -> Result<Vec<String>, String> {
+        left(folder, &["/i".to_owned()], &["/p".to_owned()]).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_state_folder_is_where_the_specification_has_it() {
+        let of = |state: Option<&str>, home: Option<&str>| {
+            folder(|name| if name == "HOME" { home } else { state }.map(OsString::from))
+        };
+        assert_eq!(of(None, Some("/h")), Some("/h/.local/state/netplay".into()));
+        assert_eq!(of(Some("/s"), Some("/h")), Some("/s/netplay".into()));
+        assert_eq!(of(Some("s"), Some("/h")), Some("/h/.local/state/netplay".into()));
+        assert_eq!(of(Some(""), None), None);
+    }
+
+    #[test]
+    fn a_log_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("state/netplay");
+        let (path, _file) = open(&folder, "r1").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&path), mode(&folder), mode(folder.parent().unwrap())), (0o600, 0o700, 0o700));
+        // A folder that was open to others isn't any more; a log of that name is never written over.
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(open(&folder, "r1").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(mode(&folder), 0o700);
+    }
+
+    #[test]
+    fn the_oldest_logs_go_but_none_that_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        for run in ["r1", "r2", "r3", "r4", "r5"] {
+            write(dir.path(), run, &["0123456789"]);
+        }
+        std::fs::write(dir.path().join("notes.txt"), "x").unwrap();
+        write(dir.path(), "r0", &[]);
+        let written = idle(&dir.path().join("r2.ndjson")).unwrap();
+        prune(dir.path(), 4, 1000);
+        assert_eq!(names(dir.path()), ["r5", "r4", "r3", "r2", "r0"]);
+        prune(dir.path(), 2, 1000);
+        assert_eq!(names(dir.path()), ["r5", "r4", "r2", "r0"]);
+        drop(written);
+        prune(dir.path(), 9, 20);
+        assert_eq!(names(dir.path()), ["r5", "r4", "r0"]);
+        prune(dir.path(), 9, 1);
+        assert_eq!(names(dir.path()), ["r5", "r0"]);
+        assert!(dir.path().join("notes.txt").exists());
+    }
+
+    #[test]
+    fn the_last_run_of_these_playbooks_tells_what_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |name: &str, head: String, rest: &str| write(dir.path(), name, &[&head, rest]);
+        let told = last(dir.path()).unwrap_err();
+        assert!(told.contains("there is no log of an earlier `apply` of /p with this inventory"), "{told}");
+        assert!(last(&dir.path().join("nowhere")).unwrap_err().contains("no log"));
+        run("r1", head("apply", false, "/i", "/p"), END);
+        assert_eq!(last(dir.path()).unwrap(), ["n2", "n3"]);
+        // None of these is one.
+        run("r2", head("apply", true, "/i", "/p"), GOOD);
+        run("r3", head("run", false, "/i", "/p"), GOOD);
+        run("r4", head("apply", false, "/j", "/p"), GOOD);
+        run("r5", head("apply", false, "/i", "/q"), GOOD);
+        run("r6", "{\"v\":1,\"event\":\"run_sta".to_owned(), "");
+        run("r7", head("apply", false, "/i", "/p"), GOOD);
+        let under_way = idle(&dir.path().join("r7.ndjson")).unwrap();
+        assert_eq!(last(dir.path()).unwrap(), ["n2", "n3"]);
+        drop(under_way);
+        assert_eq!(last(dir.path()).unwrap(), [""; 0]);
+        // Without playbooks, the last of the inventory.
+        assert_eq!(left(dir.path(), &["/j".to_owned()], &[]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn of_a_run_that_was_killed_what_it_had_not_done_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = |name: &str, status: &str| {
+            format!("{{\"v\":1,\"event\":\"host\",\"play\":\"a\",\"host\":\"{name}\",\"status\":\"{status}\"}}")
+        };
+        let head = head("apply", false, "/i", "/p");
+        write(
+            dir.path(),
+            "r1",
+            &[&head, &host("n1", "ok"), &host("n2", "changed"), "{\"v\":1,\"event\":\"host\",\"pl"],
+        );
+        // n2 is in a second play, and n3's line is cut.
+        assert_eq!(last(dir.path()).unwrap(), ["n2", "n3"]);
+        write(dir.path(), "r2", &[&head]);
+        assert_eq!(last(dir.path()).unwrap(), ["n1", "n2", "n3"]);
+    }
+}
