@@ -1,11 +1,13 @@
 //! The command line: its options and nothing else.
 
+mod settings;
+
 use crate::commands;
-use crate::error::Error;
-use crate::report::{ColorChoice, Output, Verbosity, errors};
+use crate::error::{Error, Errors};
+use crate::report::{ColorChoice, Output, Verbosity, errors, print};
 use crate::transport::{HostKeyChecking, askpass};
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,15 +40,19 @@ enum Command {
     Run(Run),
     /// Print what a type of resource takes, or the types there are, as Markdown
     Docs(Docs),
+    /// Print what completes this program's command lines in a shell
+    Completions(Completions),
+    /// Write the man pages, one for each subcommand
+    Man(Man),
 }
 
 /// Where the hosts are.
 #[derive(Debug, Args)]
 pub struct Hosts {
     /// Inventory: a file, a folder, a program that answers --list, or a list with a comma in it (`n1,`); repeatable
-    #[arg(short, long = "inventory", value_name = "INV", required = true)]
+    #[arg(short, long = "inventory", value_name = "INV", required = true, value_hint = ValueHint::AnyPath)]
     pub inventory: Vec<String>,
-    /// Only these hosts: names, globs, groups, `a:&b`, `a:!b`, hostlists
+    /// Only these hosts: names, globs, groups, `a:&b`, `a:!b`, hostlists, `@failed` of the last run
     #[arg(short, long, value_name = "PATTERN")]
     pub limit: Option<String>,
     /// Set a variable; repeatable: `key=value`, `@file`, or a JSON mapping
@@ -197,6 +203,21 @@ pub struct Docs {
     pub kind: Option<String>,
 }
 
+/// `completions`.
+#[derive(Debug, Args)]
+struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+struct Man {
+    /// The folder, which must be there, such as /usr/local/share/man/man1
+    #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
+}
+
 /// `--color`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Color {
@@ -252,7 +273,7 @@ impl Reach {
     ///
     /// # Errors
     /// A format that isn't there.
-    pub fn outputs(&self) -> Result<Vec<Output>, crate::error::Error> {
+    pub fn outputs(&self) -> Result<Vec<Output>, Error> {
         self.output.iter().map(|o| o.parse()).collect()
     }
 }
@@ -263,7 +284,14 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = askpass(argv.get(1).map(OsString::as_os_str)) {
         return code;
     }
-    let cli = match Cli::try_parse_from(&argv) {
+    let command = match settings::lay_under(Cli::command(), &argv, |name| std::env::var_os(name)) {
+        Ok(command) => command,
+        Err(found) => {
+            errors(&found, ColorChoice::Auto);
+            return ExitCode::from(1);
+        }
+    };
+    let cli = match command.try_get_matches_from(&argv).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             if let Some(found) = of_ansible(&error) {
@@ -283,6 +311,8 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Facts(args) => (commands::facts::run(args, &argv), args.hosts.color()),
         Command::Run(args) => (commands::run::run(args, &argv), args.hosts.color()),
         Command::Docs(args) => (commands::docs::run(args), ColorChoice::Auto),
+        Command::Completions(args) => (completions(args), ColorChoice::Auto),
+        Command::Man(args) => (man(args), ColorChoice::Auto),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -291,6 +321,19 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+fn completions(args: &Completions) -> Result<u8, Errors> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "netplay", &mut text);
+    print(&String::from_utf8_lossy(&text))?;
+    Ok(0)
+}
+
+fn man(args: &Man) -> Result<u8, Errors> {
+    let failed = |e| Error::usage(format!("can't write man pages to {}: {e}", args.folder.display()));
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(failed)?;
+    Ok(0)
 }
 
 /// An option of Ansible's that there isn't, with what to do instead.
@@ -337,7 +380,6 @@ fn of_ansible(error: &clap::Error) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_sound() {

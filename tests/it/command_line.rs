@@ -274,3 +274,32 @@ fn scripts_that_are_shown_can_be_run() {
     let told = String::from_utf8(out.stdout).unwrap();
     assert!(told.contains("it's\n\té\n") && told.ends_with(" end\n"), "{told}");
 }
+
+#[test]
+fn completions_and_man_pages_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    for (shell, has) in [("bash", "complete -F"), ("zsh", "#compdef netplay"), ("fish", "complete -c netplay")] {
+        let (code, out, err) = netplay(dir.path(), &["completions", shell]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.contains(has) && out.contains("host-key-checking"), "{shell}: {out}");
+    }
+    let folder = dir.path().to_str().unwrap();
+    assert_eq!(netplay(dir.path(), &["man", folder]), (0, String::new(), String::new()));
+    for page in ["netplay", "netplay-apply", "netplay-inventory", "netplay-run"] {
+        let text = std::fs::read_to_string(dir.path().join(format!("{page}.1"))).unwrap();
+        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{text}");
+    }
+    let (code, _, err) = netplay(dir.path(), &["man", "/nowhere"]);
+    assert!(code == 1 && err.starts_with("error: can't write man pages to /nowhere: No such file"), "{err}");
+}
+
+#[test]
+fn settings_stand_for_options() {
+    let site = site();
+    std::fs::write(site.path().join("netplay.toml"), "inventory = \"hosts.yaml\"\noutput = \"json\"\n").unwrap();
+    let (code, out, _) = netplay(site.path(), &["apply", "--check", "site.yaml"]);
+    assert_eq!(code, 0);
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(document["totals"]["hosts"]["ok"], 3);
+    assert!(netplay(site.path(), &["inventory", "--graph"]).1.contains("b1"));
+}

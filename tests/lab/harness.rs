@@ -276,6 +276,12 @@ impl Netplay {
         self
     }
 
+    /// The same with more arguments, in the same folder.
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        self
+    }
+
     /// Sets an environment variable.
     pub(crate) fn variable(mut self, key: &str, value: &str) -> Self {
         self.variables.push((key.to_owned(), value.to_owned()));

@@ -14,6 +14,7 @@ mod harness;
 mod ifcfg;
 mod itself;
 mod kernel_module;
+mod logs;
 mod mtu;
 mod openssh;
 mod outcome;

@@ -42,9 +42,9 @@ impl Resource for Mtu {
     const TYPE: &'static str = "mtu";
     const SUMMARY: &'static str = "The MTU of an interface, now and at boot";
     const TOUCHES: &'static str = "\
-        The live value, by `ip link set`; for the next boot `zz-netplay-mtu.conf` beside the interface's \
-        `.network` file, or `MTU` in its ifcfg file, the rest of which stays. Nothing is restarted or told to \
-        read them.";
+        The live value, by `ip link set`; for the next boot the one place where the interface's owner has it: \
+        NetworkManager's profile, a file of netplay's own for netplan, a drop-in for networkd, a stanza of ifupdown, an \
+        ifcfg file. Nothing is restarted or told to read it.";
     const KEYS: &'static [Key] = &[
         Key::required("interface", "string", "The interface: eth0, bond0, eth0.100."),
         Key::required("mtu", "integer", "Bytes of the largest packet, without the Ethernet header: 9000."),
