@@ -174,6 +174,9 @@ impl Resource for KernelModule {
     type State = State;
     const TYPE: &'static str = "kernel_module";
     const SUMMARY: &'static str = "A module of the kernel with its parameters, loaded now and at the next boot";
+    const TOUCHES: &'static str = "\
+        The module, by `modprobe`, and `/etc/modules-load.d/NAME.conf` and `/etc/modprobe.d/zz-netplay-NAME.conf`. \
+        A module that is loaded with other parameters is left loaded.";
     const KEYS: &'static [Key] = &[
         Key::required(
             "name",

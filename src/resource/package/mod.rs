@@ -114,6 +114,9 @@ impl Resource for Package {
     type State = Found;
     const TYPE: &'static str = "package";
     const SUMMARY: &'static str = "Packages that are installed, or aren't, through apt or dnf";
+    const TOUCHES: &'static str = "\
+        The packages, by one call of `apt-get` or `dnf` for all of a host that are due at once, with what they depend \
+        on; the lists of packages, where one isn't in them. Configuration files that were changed by hand stay.";
     const KEYS: &'static [Key] = &[
         Key::required(
             "name",
