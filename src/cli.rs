@@ -5,6 +5,7 @@ mod settings;
 use crate::commands;
 use crate::error::{Error, Errors};
 use crate::report::{ColorChoice, Output, Verbosity, errors, print};
+use crate::secret::Secrets;
 use crate::transport::{HostKeyChecking, askpass};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
@@ -58,6 +59,18 @@ pub struct Hosts {
     /// Set a variable; repeatable: `key=value`, `@file`, or a JSON mapping
     #[arg(short, long = "extra-vars", value_name = "K=V")]
     pub extra_vars: Vec<String>,
+    /// A file that holds a vault password, or a program that prints it; repeatable
+    #[arg(long, alias = "vault-pass-file", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub vault_password_file: Vec<String>,
+    /// A vault password with a label: `LABEL@FILE`, `LABEL@PROGRAM`, `LABEL@prompt`; repeatable
+    #[arg(long, value_name = "LABEL@SOURCE")]
+    pub vault_id: Vec<String>,
+    /// Ask for the vault password
+    #[arg(short = 'J', long, alias = "ask-vault-password", conflicts_with = "vault_password_file")]
+    pub ask_vault_pass: bool,
+    /// What comes out of the vault, to be kept out of all output.
+    #[arg(skip)]
+    pub secrets: Secrets,
     /// How much is told: -v also what was left out, -vv also the scripts that run
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
@@ -287,7 +300,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = match settings::lay_under(Cli::command(), &argv, |name| std::env::var_os(name)) {
         Ok(command) => command,
         Err(found) => {
-            errors(&found, ColorChoice::Auto);
+            errors(&found, ColorChoice::Auto, &Secrets::default());
             return ExitCode::from(1);
         }
     };
@@ -295,7 +308,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             if let Some(found) = of_ansible(&error) {
-                errors(&found.into(), ColorChoice::Auto);
+                errors(&found.into(), ColorChoice::Auto, &Secrets::default());
                 return ExitCode::from(1);
             }
             // `--help` and `--version` are no errors; a reader that has gone away is none either.
@@ -303,21 +316,22 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let (result, color) = match &cli.command {
-        Command::Apply(args) => (commands::apply::run(args, &argv), args.plays.hosts.color()),
-        Command::Validate(args) => (commands::validate::run(args), args.hosts.color()),
-        Command::Graph(args) => (commands::graph::run(args), args.plays.hosts.color()),
-        Command::Inventory(args) => (commands::inventory::run(args), args.hosts.color()),
-        Command::Facts(args) => (commands::facts::run(args, &argv), args.hosts.color()),
-        Command::Run(args) => (commands::run::run(args, &argv), args.hosts.color()),
-        Command::Docs(args) => (commands::docs::run(args), ColorChoice::Auto),
-        Command::Completions(args) => (completions(args), ColorChoice::Auto),
-        Command::Man(args) => (man(args), ColorChoice::Auto),
+    let (result, hosts) = match &cli.command {
+        Command::Apply(args) => (commands::apply::run(args, &argv), Some(&args.plays.hosts)),
+        Command::Validate(args) => (commands::validate::run(args), Some(&args.hosts)),
+        Command::Graph(args) => (commands::graph::run(args), Some(&args.plays.hosts)),
+        Command::Inventory(args) => (commands::inventory::run(args), Some(&args.hosts)),
+        Command::Facts(args) => (commands::facts::run(args, &argv), Some(&args.hosts)),
+        Command::Run(args) => (commands::run::run(args, &argv), Some(&args.hosts)),
+        Command::Docs(args) => (commands::docs::run(args), None),
+        Command::Completions(args) => (completions(args), None),
+        Command::Man(args) => (man(args), None),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(found) => {
-            errors(&found, color);
+            let (color, secrets) = hosts.map_or_else(Default::default, |h| (h.color(), h.secrets.clone()));
+            errors(&found, color, &secrets);
             ExitCode::from(1)
         }
     }
@@ -326,7 +340,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn completions(args: &Completions) -> Result<u8, Errors> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "netplay", &mut text);
-    print(&String::from_utf8_lossy(&text))?;
+    print(&String::from_utf8_lossy(&text), &Secrets::default())?;
     Ok(0)
 }
 
@@ -357,12 +371,6 @@ fn of_ansible(error: &clap::Error) -> Option<Error> {
         "--scp-extra-args" | "--sftp-extra-args" => "leave it out: files go through the session that is there",
         "--key-file" => "it is called --private-key here",
         "-T" => "use --timeout for an execution; ansible_timeout is the limit to connect",
-        "-J"
-        | "--ask-vault-pass"
-        | "--ask-vault-password"
-        | "--vault-id"
-        | "--vault-password-file"
-        | "--vault-pass-file" => "vault isn't supported yet: decrypt the files by `ansible-vault decrypt`",
         "--syntax-check" => "use `netplay validate`, which checks more than the syntax",
         "--list-hosts" => "use `netplay inventory --graph`; --check tells of each play's hosts",
         "--list-tasks" | "--list-tags" => "use `netplay graph`, or --check",
@@ -395,7 +403,6 @@ mod tests {
             ("apply -i x p --syntax-check", "netplay validate"),
             ("apply -i x p --list-hosts", "netplay inventory --graph"),
             ("apply -i x p --step", "serial: 1"),
-            ("validate -i x p --vault-password-file f", "ansible-vault decrypt"),
             ("run -i x -m shell -a id", "netplay run -i INV -- CMD"),
         ] {
             let error = Cli::try_parse_from(["netplay"].into_iter().chain(line.split(' '))).unwrap_err();

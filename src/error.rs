@@ -66,6 +66,12 @@ impl Error {
         self
     }
 
+    /// The same error with the place that names the file it is in, which is its own place if it has none.
+    #[must_use]
+    pub fn named(self, span: &Span) -> Error {
+        if self.place.is_some() { self.also(span, "named here") } else { self.at(span) }
+    }
+
     /// The same error with one more hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
@@ -86,6 +92,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = |f: &mut fmt::Formatter<'_>, span: &Span| -> fmt::Result {
             write!(f, "\n  --> {span}")?;
+            if span.source.decrypted {
+                write!(f, " (as `ansible-vault view` shows it)")?;
+            }
             for line in span.excerpt().iter().flat_map(|e| e.lines().map(str::to_owned).collect::<Vec<_>>()) {
                 write!(f, "\n   {line}")?;
             }

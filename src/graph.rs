@@ -112,6 +112,7 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
 
 /// That two resources set one thing.
 fn both(first: &Item, second: &Item, claim: &Claim) -> Error {
+    let claim = if first.no_log || second.no_log { format!("same {}", claim.kind) } else { claim.to_string() };
     Error::playbook(&second.place, format!("`{}` and `{}` both set the {claim}", first.address, second.address))
         .also(&first.place, "the other one")
         .hint("leave it to one of them, or keep them apart with `when`")
@@ -239,34 +240,37 @@ impl Graph {
     }
 }
 
-/// The items by address and by title.
-struct Names<'p>(HashMap<&'p str, Vec<usize>>);
+/// The items by address and by title, those that aren't told apart.
+struct Names<'p> {
+    told: HashMap<&'p str, Vec<usize>>,
+    untold: HashMap<&'p str, Vec<usize>>,
+}
 
 impl<'p> Names<'p> {
     fn of(items: &'p [Item]) -> Names<'p> {
-        let mut names = HashMap::<&str, Vec<usize>>::new();
+        let (mut told, mut untold) = (HashMap::<&str, Vec<usize>>::new(), HashMap::<&str, Vec<usize>>::new());
         for (i, item) in items.iter().enumerate() {
-            names.entry(&item.address).or_default().push(i);
+            told.entry(&item.address).or_default().push(i);
             if let Some(title) = item.title.as_deref().filter(|t| **t != *item.address) {
-                names.entry(title).or_default().push(i);
+                told.entry(title).or_default().push(i);
             }
+            item.untold.iter().for_each(|name| untold.entry(name).or_default().push(i));
         }
-        Names(names)
+        Names { told, untold }
     }
 
     fn find(&self, reference: &Reference, play: &HostPlay, handlers: bool) -> Result<Vec<usize>, Error> {
         let name = &*reference.name;
-        if let Some(found) = self.0.get(name) {
+        if let Some(found) = self.untold.get(name).or_else(|| self.told.get(name)) {
             return Ok(found.clone());
         }
-        let left_out =
-            |s: &crate::playbook::Skipped| s.address.as_deref() == Some(name) || s.title.as_deref() == Some(name);
+        let left_out = |s: &crate::playbook::Skipped| s.names().any(|n| n == name);
         if play.wants_facts || play.skipped.iter().any(left_out) {
             return Ok(Vec::new());
         }
         let what = if handlers { "handler" } else { "resource" };
         let error = Error::playbook(&reference.place, format!("no {what} of this play is called `{name}`"));
-        let all: Vec<&str> = self.0.keys().copied().collect();
+        let all: Vec<&str> = self.told.keys().copied().collect();
         Err(match nearest(name, all.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None if all.is_empty() => error.hint(format!("the play has no {what}s")),

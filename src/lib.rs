@@ -14,6 +14,7 @@ pub mod plan;
 pub mod playbook;
 pub mod report;
 pub mod resource;
+pub mod secret;
 pub mod shell;
 pub mod source;
 pub mod transport;

@@ -105,14 +105,18 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Shell text that prints these bytes by the builtin `printf`, in lines of moderate length. Never a here-document (bash
-/// puts a large one into /tmp) and never a process argument.
+/// Shell text that prints these bytes by the builtin `printf`, some lines at a time: none is cut, so that a secret in it
+/// is found. Never a here-document (bash puts a large one into /tmp) and never a process argument.
 pub fn print_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + bytes.len() / 8 + 16);
     if bytes.is_empty() {
         out.push_str(":\n");
     }
-    for chunk in bytes.chunks(4096) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let end = rest.iter().skip(4096).position(|b| *b == b'\n').map_or(rest.len(), |at| 4096 + at + 1);
+        let chunk;
+        (chunk, rest) = rest.split_at(end);
         out.push_str("printf -- '");
         for &b in chunk {
             match b {

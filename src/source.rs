@@ -29,12 +29,19 @@ pub struct Source {
     pub name: String,
     /// Its text.
     pub text: String,
+    /// Whether it was encrypted where it comes from, so that no error may show a line of it.
+    pub decrypted: bool,
 }
 
 impl Source {
     /// A source of this name and text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
-        Arc::new(Source { name: name.into(), text: text.into() })
+        Arc::new(Source { name: name.into(), text: text.into(), decrypted: false })
+    }
+
+    /// The same of a text that was encrypted.
+    pub fn decrypted(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
+        Arc::new(Source { name: name.into(), text: text.into(), decrypted: true })
     }
 }
 
@@ -69,8 +76,12 @@ impl Span {
         Span { source: source.clone(), line: small(line), column: small(column.max(1)), len: small(len.max(1)) }
     }
 
-    /// The line of the text with the place underlined, without a final newline; nothing where the line isn't there.
+    /// The line of the text with the place underlined, without a final newline; nothing where the line isn't there or
+    /// mustn't be shown.
     pub fn excerpt(&self) -> Option<String> {
+        if self.source.decrypted {
+            return None;
+        }
         let line = self.source.text.lines().nth(self.line.saturating_sub(1) as usize)?;
         let number = self.line.to_string();
         let column = self.column.saturating_sub(1) as usize;

@@ -28,7 +28,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
         transport = transport.in_root(&root);
     }
     let shared = shared(&args.reach, &defaults, transport, hosts.verbosity() >= Verbosity::Scripts)?;
-    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
+    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity(), &hosts.secrets)?;
     let options =
         Options { forks: args.reach.forks.into(), check: args.check, detailed_exitcode: args.detailed_exitcode };
     let log = super::log(&mut reporters, &shared.run, hosts);

@@ -6,6 +6,7 @@ use crate::playbook::COMMON_KEYS;
 use crate::report;
 use crate::resource::spec::Need;
 use crate::resource::{self, AnyType, Key, TYPES};
+use crate::secret::Secrets;
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -22,7 +23,7 @@ pub fn run(args: &cli::Docs) -> Result<u8, Errors> {
             Error::usage(format!("there is no type `{name}`")).hint(suggest(name, &known))
         })?),
     };
-    report::print(&text)?;
+    report::print(&text, &Secrets::default())?;
     Ok(0)
 }
 

@@ -34,7 +34,7 @@ pub fn run(args: &cli::Graph) -> Result<u8, Errors> {
         return Err(error.hint("netplay inventory --graph shows all hosts").into());
     }
     out.push_str("}\n");
-    report::print(&out)?;
+    report::print(&out, &args.plays.hosts.secrets)?;
     Ok(0)
 }
 

@@ -16,11 +16,13 @@ use crate::engine::batch::Folders;
 use crate::engine::host::{Limits, Shared};
 use crate::error::{Error, Errors};
 use crate::event::RunStarted;
+use crate::inventory::vault::{Identity, PasswordSource, Vault};
 use crate::inventory::{HostId, Inventory, Options, Warning, argument};
 use crate::logs;
 use crate::playbook::{self, Context, Extra, Variables};
 use crate::report::{self, Reporters};
-use crate::transport::{self, Carriers, Defaults, Gate, Keyring, Password, Secret, Target};
+use crate::secret::Secret;
+use crate::transport::{self, Carriers, Defaults, Gate, Keyring, Password, Target};
 use crate::yaml::Node;
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -32,25 +34,57 @@ use std::time::Duration;
 /// How many handshakes may be under way at once, over all hosts: at 50 a machine of two cores times out.
 const HANDSHAKES: usize = 16;
 
+/// The vault with the passwords that the command line and the environment name; asks for those that are to be typed.
+/// Their order is Ansible's.
+fn vault(args: &Hosts) -> Result<Arc<Vault>, Errors> {
+    let mut vault = Vault::new(args.secrets.clone());
+    let file = |path: String| Identity { label: None, source: PasswordSource::File(path) };
+    let ids = args.vault_id.iter().map(|id| Identity::parse(id));
+    let files = args.vault_password_file.iter().cloned();
+    let variable = std::env::var("ANSIBLE_VAULT_PASSWORD_FILE").ok().filter(|path| !path.is_empty());
+    let asked = args.ask_vault_pass.then_some(Identity { label: None, source: PasswordSource::Prompt });
+    for Identity { label, source } in ids.chain(files.chain(variable).map(file)).chain(asked) {
+        let label = label.as_deref();
+        match source {
+            PasswordSource::Prompt => {
+                let of = label.map_or(String::new(), |l| format!(" ({l})"));
+                let instead = format!("--vault-id {}@FILE", label.unwrap_or("default"));
+                vault.add(label, prompt(&format!("Vault password{of}: "), &instead)?.trim())?;
+            }
+            PasswordSource::File(path) => vault.add_file(label, &in_home(&path))?,
+        }
+    }
+    Ok(Arc::new(vault))
+}
+
+/// A path whose `~/`, which no shell sees behind a label, is the home folder.
+fn in_home(path: &str) -> String {
+    match (path.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
+        _ => path.to_owned(),
+    }
+}
+
 /// Reads the inventory and tells its warnings.
-fn load_inventory(args: &Hosts) -> Result<Inventory, Errors> {
+fn load_inventory(args: &Hosts, vault: &Arc<Vault>) -> Result<Inventory, Errors> {
     // The threads that render have the stack that it needs, so that none has to be made for each host. Where these are
     // refused, rendering makes its own.
     let _ = rayon::ThreadPoolBuilder::new().stack_size(playbook::STACK).build_global();
-    let (inventory, warnings) = Inventory::load(&args.inventory, &Options::default())?;
+    let options = Options { vault: vault.clone(), ..Options::default() };
+    let (inventory, warnings) = Inventory::load(&args.inventory, &options)?;
     warn(&warnings, args);
     Ok(inventory)
 }
 
 fn warn(warnings: &[Warning], args: &Hosts) {
     for warning in warnings {
-        report::warning(&warning.to_string(), args.color());
+        report::warning(&warning.to_string(), args.color(), &args.secrets);
     }
 }
 
 /// The inventory with what lies beside a playbook (or in the working folder), and the variables of the command line.
 fn context(inventory: &Inventory, args: &Hosts, folder: &Path) -> Result<Arc<Context>, Errors> {
-    let extra = Extra::parse(args.extra_vars.iter().map(String::as_str))?;
+    let extra = Extra::parse(args.extra_vars.iter().map(String::as_str), inventory.vault())?;
     let (inventory, warnings) = inventory.with_playbook_dir(folder)?;
     warn(&warnings, args);
     Ok(Context::new(inventory, extra, folder))
@@ -126,7 +160,7 @@ fn log(reporters: &mut Reporters, run: &str, args: &Hosts) -> Option<String> {
             Some(path)
         }
         Err(why) => {
-            report::warning(&format!("no log of this run is kept: {why}"), args.color());
+            report::warning(&format!("no log of this run is kept: {why}"), args.color(), &args.secrets);
             None
         }
     }
@@ -143,11 +177,11 @@ fn defaults(reach: &Reach) -> Result<Defaults, Errors> {
     defaults.private_key.clone_from(&reach.private_key);
     defaults.host_key_checking = reach.host_key_checking.map(Into::into);
     if reach.ask_pass {
-        defaults.password = Some(Password::typed(Secret::new(prompt("SSH password: ")?)));
+        defaults.password = Some(Password::typed(Secret::new(prompt("SSH password: ", LOGIN)?)));
     }
     if reach.ask_become_pass {
         let default = if defaults.password.is_some() { " (empty: the SSH password)" } else { "" };
-        let typed = prompt(&format!("sudo password{default}: "))?;
+        let typed = prompt(&format!("sudo password{default}: "), LOGIN)?;
         defaults.become_password = match &defaults.password {
             Some(login) if typed.is_empty() => Some(login.clone()),
             _ => Some(Password::typed(Secret::new(typed))),
@@ -156,11 +190,12 @@ fn defaults(reach: &Reach) -> Result<Defaults, Errors> {
     Ok(defaults)
 }
 
-fn prompt(text: &str) -> Result<String, Errors> {
+/// What to do where nobody can be asked for a password of a connection.
+const LOGIN: &str = "ansible_password or ansible_become_password in the inventory";
+
+fn prompt(text: &str, instead: &str) -> Result<String, Errors> {
     rpassword::prompt_password(text).map_err(|e| {
-        Error::usage(format!("can't ask for a password: {e}"))
-            .hint("without a terminal, set ansible_password or ansible_become_password in the inventory")
-            .into()
+        Error::usage(format!("can't ask for a password: {e}")).hint(format!("without a terminal, use {instead}")).into()
     })
 }
 
@@ -170,7 +205,7 @@ fn close(reporters: Reporters, code: u8, args: &Hosts) -> u8 {
     match reporters.finish() {
         Ok(()) => code,
         Err(errors) => {
-            report::errors(&errors, args.color());
+            report::errors(&errors, args.color(), &args.secrets);
             if code == 0 { 2 } else { code }
         }
     }
@@ -202,9 +237,9 @@ fn unlock<'t>(targets: impl IntoIterator<Item = &'t Target>, args: &Hosts) -> Ke
             }
             match keyring.unlock(&path, Secret::new(typed)) {
                 Ok(true) => break,
-                Ok(false) => report::warning("that isn't its passphrase", args.color()),
+                Ok(false) => report::warning("that isn't its passphrase", args.color(), &args.secrets),
                 Err(why) => {
-                    report::warning(&format!("{} {why}", path.display()), args.color());
+                    report::warning(&format!("{} {why}", path.display()), args.color(), &args.secrets);
                     break;
                 }
             }

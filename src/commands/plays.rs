@@ -1,7 +1,7 @@
 //! Playbooks and hosts together: what `apply`, `validate` and `graph` begin with. All hosts of all plays are rendered
 //! here, before the first connection.
 
-use super::{Origin, context, load_inventory, look, target, warn};
+use super::{Origin, context, load_inventory, look, target, vault, warn};
 use crate::cli;
 use crate::engine::host::Site;
 use crate::engine::run;
@@ -45,15 +45,16 @@ pub(super) struct Programme {
 /// Loads playbooks and inventory and finds the hosts of each play.
 /// With `image` only what lasts is looked at and done.
 pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> {
+    let vault = vault(&args.hosts)?;
     let mut errors = Vec::new();
     let mut books = Vec::new();
     for path in &args.playbooks {
-        match Playbook::load(path) {
+        match Playbook::load(path, &vault) {
             Ok(book) => books.push(book),
             Err(found) => errors.extend(found.0),
         }
     }
-    let inventory = match load_inventory(&args.hosts) {
+    let inventory = match load_inventory(&args.hosts, &vault) {
         Ok(inventory) if errors.is_empty() => inventory,
         Ok(_) => return Err(Errors(errors)),
         Err(found) => {
@@ -107,7 +108,7 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
                 .hint("netplay inventory --graph shows which hosts are in which group")
                 .into());
         }
-        report::warning(&message, args.hosts.color());
+        report::warning(&message, args.hosts.color(), &args.hosts.secrets);
     }
     Ok(Programme { casts, tags })
 }

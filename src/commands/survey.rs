@@ -1,10 +1,10 @@
 //! Asking all hosts the same, without a play: what `facts` and `run` do.
 
-use super::{Origin, again, carriers, context, defaults, limited, load_inventory, look, shared, target, unlock};
+use super::{Origin, again, carriers, context, defaults, limited, load_inventory, look, shared, target, unlock, vault};
 use crate::cli::{Hosts, Reach};
 use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
-use crate::error::Errors;
+use crate::error::{Error, Errors};
 use crate::event::{Event, RunStarted};
 use crate::plan::Policy;
 use crate::playbook::{Become, HostPlay, Variables};
@@ -21,15 +21,20 @@ struct Place<'d> {
     defaults: &'d Defaults,
 }
 
+impl Place<'_> {
+    fn who(&self, keywords: &Become) -> Result<Identity, Error> {
+        let lookup = |name: &str| look(&self.variables, name);
+        become_from_variables(&lookup, Some(keywords.enabled), keywords.user.as_deref(), self.defaults)
+    }
+}
+
 impl Site for Place<'_> {
     fn with_facts(&self, _: &serde_json::Value) -> Result<HostPlay, String> {
         Ok(HostPlay::default())
     }
 
     fn identity(&self, keywords: &Become) -> Result<Identity, String> {
-        let lookup = |name: &str| look(&self.variables, name);
-        let user = keywords.user.as_deref();
-        become_from_variables(&lookup, Some(keywords.enabled), user, self.defaults).map_err(|e| e.to_string())
+        self.who(keywords).map_err(|e| e.to_string())
     }
 
     fn knows_handler(&self, _: &str) -> bool {
@@ -51,20 +56,25 @@ pub(super) fn ask(
     inquiry: &Inquiry,
     event: &Judge<'_>,
 ) -> Result<u8, Errors> {
-    let inventory = load_inventory(hosts)?;
+    let inventory = load_inventory(hosts, &vault(hosts)?)?;
     let outputs = reach.outputs()?;
     let defaults = defaults(reach)?;
     let context = context(&inventory, hosts, Path::new("."))?;
+    // What a host prints may be any secret that it has.
+    let hosts_of = limited(&context.inventory, hosts)?;
+    context.inventory.learn_secrets(&hosts_of);
     let mut places = Vec::new();
-    for id in limited(&context.inventory, hosts)? {
+    for id in hosts_of {
         let variables = context.variables(id);
         let target = target(context.inventory.name(id), &variables, &defaults)?;
-        places.push(Place { target, variables, defaults: &defaults });
+        let place = Place { target, variables, defaults: &defaults };
+        place.who(keywords)?;
+        places.push(place);
     }
     let keyring = unlock(places.iter().map(|place| &place.target), hosts);
     let scripts = hosts.verbosity() >= crate::report::Verbosity::Scripts;
     let shared = shared(reach, &defaults, carriers(keyring), scripts)?;
-    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity())?;
+    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity(), &hosts.secrets)?;
     // Facts are only looked at.
     let log = if command == "run" { super::log(&mut reporters, &shared.run, hosts) } else { None };
     let name = |place: &Place<'_>| -> Arc<str> { place.target.host.as_str().into() };

@@ -19,6 +19,7 @@ pub fn run(args: &cli::Plays) -> Result<u8, Errors> {
     let resources: usize = staged.iter().map(|p| p.resources).sum();
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let plays = count(staged.len(), "play");
-    report::print(&format!("valid: {plays}, {}, {} rendered\n", count(resources, "resource"), count(hosts, "host")))?;
+    let told = format!("valid: {plays}, {}, {} rendered\n", count(resources, "resource"), count(hosts, "host"));
+    report::print(&told, &args.hosts.secrets)?;
     Ok(0)
 }

@@ -102,6 +102,7 @@ fn item(word: Word, line: usize) -> Item {
         ignore_errors: false,
         timeout: None,
         no_log: false,
+        untold: Vec::new(),
     }
 }
 

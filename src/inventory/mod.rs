@@ -23,6 +23,7 @@ mod read;
 mod script;
 mod tree;
 mod vars;
+pub mod vault;
 mod yaml_file;
 
 #[cfg(test)]
@@ -37,12 +38,14 @@ pub use vars::{VarMap, Vars};
 use crate::error::{Error, Errors, Kind};
 use crate::hostlist;
 use crate::source::{Source, Span};
-use crate::yaml::{self, Node};
+use crate::yaml::Node;
+use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tree::{GroupId, Tree};
 use vars::{Beside, Owner};
+use vault::Vault;
 
 /// What loading depends on beside the sources.
 #[derive(Debug, Clone)]
@@ -51,15 +54,17 @@ pub struct Options {
     pub deadline: Duration,
     /// The `ansible.cfg` that Ansible would read, to warn of what it sets.
     pub ansible_cfg: Option<PathBuf>,
+    /// What opens encrypted files and values.
+    pub vault: Arc<Vault>,
 }
 
 impl Default for Options {
-    /// 60 s, and the file that `ANSIBLE_CONFIG` names or that lies in the working folder.
+    /// 60 s, the file that `ANSIBLE_CONFIG` names or that lies in the working folder, and no vault password.
     fn default() -> Options {
         let named = std::env::var_os("ANSIBLE_CONFIG").map(PathBuf::from);
         let path = named.unwrap_or_else(|| PathBuf::from("ansible.cfg"));
         let path = if path.is_dir() { path.join("ansible.cfg") } else { path };
-        Options { deadline: Duration::from_secs(60), ansible_cfg: Some(path) }
+        Options { deadline: Duration::from_secs(60), ansible_cfg: Some(path), vault: Arc::default() }
     }
 }
 
@@ -72,6 +77,7 @@ pub struct Inventory {
     shared: Arc<[Arc<VarMap>]>,
     /// What lies beside the playbook.
     playbook: Option<Arc<Beside>>,
+    vault: Arc<Vault>,
 }
 
 /// What is the same for all playbooks.
@@ -112,7 +118,7 @@ impl Inventory {
         warnings.extend(tree.settle()?);
         let mut beside = Vec::new();
         for folder in &folders {
-            match Beside::load(folder, &tree) {
+            match Beside::load(folder, &tree, &options.vault) {
                 Ok((read, more)) => {
                     beside.push(read);
                     warnings.extend(more);
@@ -132,7 +138,8 @@ impl Inventory {
         }
         let shared = share(&tree, &beside, None);
         let files = Arc::new(Files { folders, beside, own });
-        Ok((Inventory { tree: Arc::new(tree), files, shared, playbook: None }, warnings))
+        let vault = options.vault.clone();
+        Ok((Inventory { tree: Arc::new(tree), files, shared, playbook: None, vault }, warnings))
     }
 
     /// The same inventory with the `group_vars/` and `host_vars/` of a playbook's folder laid over it, instead of those
@@ -146,7 +153,7 @@ impl Inventory {
         let (mut playbook, warnings) = match self.files.folders.as_slice() {
             // Beside the playbook is beside the inventory: those files have been read.
             [only] if real(only).is_some_and(|f| Some(f) == real(folder)) => (Beside::default(), Vec::new()),
-            _ => Beside::load(folder, &self.tree)?,
+            _ => Beside::load(folder, &self.tree, &self.vault)?,
         };
         for (id, vars) in &mut playbook.hosts {
             let mut all = VarMap::clone(&self.files.own[id.index()]);
@@ -197,29 +204,29 @@ impl Inventory {
         self.tree.groups.iter().map(|g| (&g.name, g.members.as_slice()))
     }
 
-    /// The files that are encrypted as a whole and may set variables of a host: where a variable is missing, it may be
-    /// in one of them.
-    pub fn sealed(&self, host: HostId) -> Vec<Span> {
+    /// Opens all encrypted values of these hosts that the passwords fit, so that they are known as secrets.
+    pub fn learn_secrets(&self, hosts: &[HostId]) {
+        if self.vault.has_passwords() {
+            hosts.par_iter().for_each(|host| self.vars(*host).iter().for_each(|(_, value)| self.vault.learn(value)));
+        }
+    }
+
+    /// What opens encrypted values.
+    pub fn vault(&self) -> &Arc<Vault> {
+        &self.vault
+    }
+
+    /// The files that may set variables of a host and are encrypted, no password having been given: where a variable is
+    /// missing, it may be in one of them.
+    pub fn sealed(&self, host: HostId) -> impl Iterator<Item = &Error> {
         let set = &self.tree.sets[self.tree.host(host).set];
-        let concerns = |owner: &Owner| match owner {
+        let concerns = move |owner: &Owner| match owner {
             Owner::Host(id) => *id == host,
             Owner::Group(id) => *id == GroupId::ALL || set.contains(id),
         };
         let layers = self.files.beside.iter().chain(self.playbook.as_deref());
-        layers.flat_map(|l| &l.sealed).filter(|(owner, _)| concerns(owner)).map(|(_, span)| span.clone()).collect()
+        layers.flat_map(|l| &l.sealed).filter(move |(owner, _)| concerns(owner)).map(|(_, error)| error)
     }
-}
-
-/// Refuses a value that is encrypted; to be called where one is used.
-///
-/// # Errors
-/// A value tagged `!vault`.
-pub fn refuse_vault(value: &Node) -> Result<(), Error> {
-    if print::is_vault(value) {
-        return Err(Error::inventory(&value.span, "this value is encrypted, and netplay doesn't support vault yet")
-            .hint("give the value by -e @FILE with an unencrypted file, or decrypt it by `ansible-vault decrypt`"));
-    }
-    Ok(())
 }
 
 /// Merges the variables of groups, for each set of groups that hosts are in.
@@ -336,15 +343,14 @@ impl Loader<'_> {
         }
         let extension = path.extension().map(|e| e.to_string_lossy().into_owned()).unwrap_or_default();
         let data = matches!(extension.as_str(), "yaml" | "yml" | "json");
-        let source = yaml::decode(&name, if data { bytes } else { without_comments(bytes) }, Kind::Inventory)?;
-        let start = Span::start(&source);
+        let (bytes, encrypted) = self.options.vault.bytes(&name, bytes).map_err(Error::from)?;
+        let bytes = if data { bytes } else { without_comments(bytes) };
+        let source = vault::decode(&name, bytes, encrypted, Kind::Inventory)?;
+        // What netplay itself says of the file is no secret.
+        let start = if encrypted { Span::start(&Source::new(&name, "")) } else { Span::start(&source) };
         if extension == "toml" {
             let error = Error::inventory(&start, "netplay doesn't read inventories in TOML");
             return Err(error.hint(listing_hint(&name)).into());
-        }
-        if read::is_vault(&source) {
-            let error = Error::inventory(&start, "this inventory is encrypted, and netplay doesn't support vault yet");
-            return Err(error.hint(format!("decrypt it by `ansible-vault decrypt {name}`")).into());
         }
         let root = if data {
             read::document(&source)?
@@ -358,7 +364,7 @@ impl Loader<'_> {
         } else {
             None
         };
-        match root {
+        let read = match root {
             None if data => {
                 Err(Error::inventory(&start, "this inventory is empty").hint("write `all: {hosts: {…}}`").into())
             }
@@ -371,7 +377,13 @@ impl Loader<'_> {
                 Ok(())
             }
             Some(root) => self.document(&root, &name, &meta(&start)).map_err(Errors::from),
+        };
+        if encrypted {
+            let groups = self.tree.groups.iter().map(|g| &g.vars);
+            let vars = groups.chain(self.tree.hosts.iter().map(|h| &h.vars)).flat_map(VarMap::iter);
+            vars.for_each(|(_, value)| self.options.vault.conceal(value));
         }
+        read
     }
 
     fn document(&mut self, root: &Node, name: &str, meta: &Meta) -> Result<(), Error> {

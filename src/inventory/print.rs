@@ -1,8 +1,10 @@
 //! What `ansible-inventory` prints of an inventory: `--list`, `--graph`, `--host`.
 
 use super::tree::{GroupId, HostId};
+use super::vault::is_sealed;
 use super::{Inventory, Vars};
 use crate::error::{Error, Kind, nearest};
+use crate::secret::MASK;
 use crate::yaml::{Node, Scalar, Value};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashSet};
@@ -143,7 +145,8 @@ fn object(vars: &Vars) -> Json {
     Json::Object(shown.map(|(name, value)| (name.to_string(), value_of(value, false))).collect())
 }
 
-/// A value as Ansible's encoder writes it: keys sorted, vaulted and unsafe strings as objects.
+/// A value as Ansible's encoder writes it: keys sorted, vaulted and unsafe strings as objects. Of an encrypted file, no
+/// value is shown.
 fn value_of(node: &Node, is_unsafe: bool) -> Json {
     let is_unsafe = is_unsafe || node.tag.as_deref() == Some("!unsafe");
     match &node.value {
@@ -153,7 +156,8 @@ fn value_of(node: &Node, is_unsafe: bool) -> Json {
                 entries.iter().map(|(k, v)| (key_of(k), value_of(v, is_unsafe))).collect();
             Json::Object(sorted.into_iter().collect())
         }
-        _ if is_vault(node) => json!({"__ansible_vault": node.text().unwrap_or_default()}),
+        _ if is_sealed(node) => json!({"__ansible_vault": node.text().unwrap_or_default()}),
+        Value::Scalar { .. } if node.span.source.decrypted => MASK.into(),
         _ if is_unsafe && node.as_str().is_some() => json!({"__ansible_unsafe": node.text().unwrap_or_default()}),
         _ => node.to_json(),
     }
@@ -167,9 +171,4 @@ fn key_of(key: &Node) -> String {
         Some(Scalar::Null) => "null".to_owned(),
         _ => key.text().unwrap_or_default().to_owned(),
     }
-}
-
-/// Whether a value is encrypted by ansible-vault.
-pub(super) fn is_vault(node: &Node) -> bool {
-    matches!(node.tag.as_deref(), Some("!vault" | "!vault-encrypted"))
 }

@@ -31,11 +31,6 @@ pub(super) fn text(path: &Path) -> Result<Arc<Source>, Error> {
     yaml::decode(&path.display().to_string(), bytes(path)?, Kind::Inventory)
 }
 
-/// Whether a whole file is encrypted by ansible-vault.
-pub(super) fn is_vault(source: &Source) -> bool {
-    source.text.starts_with("$ANSIBLE_VAULT")
-}
-
 /// The document of a text; nothing if it is empty. As with Ansible, what is valid JSON is JSON (there, `1e3` is a
 /// number), anything else YAML.
 pub(super) fn document(source: &Arc<Source>) -> Result<Option<Node>, Error> {

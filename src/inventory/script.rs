@@ -18,9 +18,13 @@ const MAX_OUTPUT: u64 = 1 << 29;
 /// Whether a file is a program: executable, and a script or no text at all. An inventory on a file system that makes
 /// everything executable is still read as a text, as Ansible does.
 pub(super) fn is_program(path: &Path, bytes: &[u8]) -> bool {
+    is_executable(path) && (bytes.starts_with(b"#!") || bytes.iter().take(1024).any(|b| *b == 0))
+}
+
+/// Whether anybody may execute a file.
+pub(super) fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    let executable = path.metadata().is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
-    executable && (bytes.starts_with(b"#!") || bytes.iter().take(1024).any(|b| *b == 0))
+    path.metadata().is_ok_and(|m| m.permissions().mode() & 0o111 != 0)
 }
 
 /// Runs a program and reads its inventory into the tree.

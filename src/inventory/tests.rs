@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 fn quiet() -> Options {
-    Options { deadline: Duration::from_secs(20), ansible_cfg: None }
+    Options { deadline: Duration::from_secs(20), ansible_cfg: None, vault: Arc::default() }
 }
 
 /// A folder with these files; those that begin with `#!` are executable.
@@ -334,27 +334,89 @@ fn localhost_is_there_without_being_named() {
     assert_eq!(var(&inventory, "localhost", "ansible_connection"), serde_json::Value::Null);
 }
 
+fn sealed(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/vault/sealed").join(path)
+}
+
+/// The passwords of these files of `tests/cases/vault`.
+fn passwords(files: &[&str]) -> Options {
+    let mut vault = Vault::default();
+    for file in files {
+        vault.add_file(None, sealed(&format!("../{file}")).to_str().unwrap()).unwrap();
+    }
+    Options { vault: Arc::new(vault), ..quiet() }
+}
+
+#[test]
+fn encrypted_files_are_read() {
+    let options = passwords(&["password", "password-dev"]);
+    let sources = [sealed("site/hosts.ini").display().to_string()];
+    let (inventory, warnings) = Inventory::load(&sources, &options).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    for (host, name, value) in [
+        ("n1", "ansible_host", "10.81.0.1"),
+        ("n1", "rail_secret", "inventory-in-ini-1"),
+        ("n1", "host_token", "token-of-n1-only"),
+        ("n2", "site_token", "token-of-all-hosts"),
+    ] {
+        assert_eq!(var(&inventory, host, name), value);
+        assert_eq!(options.vault.secrets().redact(value), "(secret)");
+    }
+    // Names of hosts and files are none, nor is what is too short to be one; but where the values themselves are
+    // printed, none is.
+    assert_eq!(options.vault.secrets().redact("n1 hosts.ini gpu 1"), "n1 hosts.ini gpu 1");
+    let listed = inventory.to_host_json(inventory.host("n1").unwrap());
+    let file = listed["inventory_file"].as_str().unwrap_or("");
+    assert!(file.is_empty() || file.ends_with("hosts.ini"));
+    assert_eq!((listed["rail_secret"].as_str(), listed["short"].as_str()), (Some("(secret)"), Some("(secret)")));
+}
+
+#[test]
+fn a_file_that_the_passwords_do_not_open_is_no_empty_one() {
+    let sources = [sealed("site/hosts.ini").display().to_string()];
+    let (inventory, warnings) = Inventory::load(&sources, &passwords(&["password"])).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let errors = |host: &str| inventory.sealed(inventory.host(host).unwrap()).map(Error::to_string).collect::<Vec<_>>();
+    assert!(errors("n2").is_empty());
+    let told = errors("n1").pop().unwrap();
+    assert!(
+        told.contains("encrypted by the one called `dev`\n  --> ") && told.contains("host_vars/n1.yml:1:1"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_error_in_an_encrypted_file_shows_no_line_of_it() {
+    let plain = "a: 1\nb: swordfish: x\n";
+    let decoded = vault::decode("v.yml", plain.as_bytes().to_vec(), true, Kind::Inventory).unwrap();
+    let told = read::document(&decoded).unwrap_err().to_string();
+    assert!(told.contains("--> v.yml:2:") && told.contains("ansible-vault view"), "{told}");
+    assert!(!told.contains("swordfish"), "{told}");
+    let told = vault::decode("v.yml", b"b: sword\xfffish".to_vec(), true, Kind::Inventory).unwrap_err().to_string();
+    assert!(told.starts_with("not UTF-8\n  --> v.yml") && !told.contains("sword"), "{told}");
+}
+
 #[test]
 fn what_is_encrypted_is_refused_when_it_is_used() {
-    let vault = "$ANSIBLE_VAULT;1.1;AES256\n3132\n";
+    let vault = fs::read_to_string(sealed("texts/short")).unwrap();
     let dir = folder(&[
         ("hosts.yaml", "g: {hosts: {h: {p: !vault \"$ANSIBLE_VAULT;1.1;AES256\\n3132\"}, i: }}\n"),
-        ("group_vars/g/vault.yml", vault),
+        ("group_vars/g/vault.yml", &vault),
         ("group_vars/g/vars.yml", "a: 1\n"),
-        ("host_vars/i", vault),
+        ("host_vars/i", &vault),
     ]);
     let (inventory, warnings) = load(&dir, "hosts.yaml");
     assert_eq!(warnings.len(), 2);
     assert!(warnings[0].to_string().contains("group_vars/g/vault.yml:1:1"), "{}", warnings[0]);
     assert_eq!(var(&inventory, "h", "a"), 1);
     let host = |name: &str| inventory.host(name).unwrap();
-    assert_eq!((inventory.sealed(host("h")).len(), inventory.sealed(host("i")).len()), (1, 2));
-    assert!(inventory.sealed(host("localhost")).is_empty());
-    let error = refuse_vault(inventory.vars(host("h")).get("p").unwrap()).unwrap_err().to_string();
-    assert!(error.starts_with("this value is encrypted, and netplay doesn't support vault yet\n  --> "), "{error}");
-    assert!(refuse_vault(inventory.vars(host("h")).get("a").unwrap()).is_ok());
-    let error = errors(&[("hosts.yaml", vault)]);
-    assert!(error.contains("this inventory is encrypted") && error.contains("ansible-vault decrypt"), "{error}");
+    let sealed = |name: &str| inventory.sealed(host(name)).count();
+    assert_eq!((sealed("h"), sealed("i"), sealed("localhost")), (1, 2, 0));
+    let error = errors(&[("hosts.yaml", &vault)]);
+    assert!(
+        error.starts_with("error: this file is encrypted, and no vault password is given\n  --> hosts.yaml:1:1"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -364,7 +426,7 @@ fn what_ansible_inventory_lists_can_be_read_back() {
     let inventory = of("inv.json", list);
     assert_eq!(names(&inventory, inventory.hosts()), "a b");
     assert_eq!(var(&inventory, "a", "n"), 1e5);
-    assert!(refuse_vault(inventory.vars(inventory.host("a").unwrap()).get("v").unwrap()).is_err());
+    assert!(vault::is_sealed(inventory.vars(inventory.host("a").unwrap()).get("v").unwrap()));
     let again = of("inv.json", &to_text(&inventory.to_list_json(None)));
     assert_eq!(again.to_list_json(None), inventory.to_list_json(None));
 }
@@ -562,7 +624,7 @@ fn programs_that_hang_are_given_up() {
     {
         let dir = folder(&[("inv", text)]);
         let start = std::time::Instant::now();
-        let options = Options { deadline: Duration::from_millis(300), ansible_cfg: None };
+        let options = Options { deadline: Duration::from_millis(300), ansible_cfg: None, vault: Arc::default() };
         let error = Inventory::load(&[path(&dir, "inv")], &options).map(drop).unwrap_err().to_string();
         assert!(error.contains("--list didn't end within 0.3 s"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10));

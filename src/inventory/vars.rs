@@ -1,9 +1,9 @@
 //! Variables: maps by name, the files of `group_vars/` and `host_vars/`, and what a host sees of all that.
 
 use super::tree::{GroupId, HostId, Tree};
+use super::vault::{Closed, Vault, decode};
 use super::{Warning, read};
-use crate::error::{Error, Errors};
-use crate::source::Span;
+use crate::error::{Error, Errors, Kind};
 use crate::yaml::Node;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -86,8 +86,8 @@ impl Vars {
 pub(super) struct Beside {
     pub(super) groups: HashMap<GroupId, Arc<VarMap>>,
     pub(super) hosts: HashMap<HostId, Arc<VarMap>>,
-    /// Files that are encrypted as a whole, so that nobody knows what they set.
-    pub(super) sealed: Vec<(Owner, Span)>,
+    /// Files that can't be decrypted, so that nobody knows what they set, and why.
+    pub(super) sealed: Vec<(Owner, Error)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub(super) enum Owner {
 
 impl Beside {
     /// Reads the files of a folder that belong to the groups and hosts of the inventory.
-    pub(super) fn load(folder: &Path, tree: &Tree) -> Result<(Beside, Vec<Warning>), Errors> {
+    pub(super) fn load(folder: &Path, tree: &Tree, vault: &Vault) -> Result<(Beside, Vec<Warning>), Errors> {
         let (mut beside, mut warnings, mut errors) = (Beside::default(), Vec::new(), Vec::new());
         let mut found: Vec<(Owner, PathBuf)> = Vec::new();
         let groups = tree.groups.iter().enumerate().map(|(at, g)| (Owner::Group(GroupId::at(at)), &*g.name));
@@ -123,7 +123,7 @@ impl Beside {
         };
         look("group_vars", &mut groups.into_iter());
         look("host_vars", &mut hosts.into_iter());
-        let read: Vec<_> = found.into_par_iter().map(|(owner, path)| (owner, file(&path))).collect();
+        let read: Vec<_> = found.into_par_iter().map(|(owner, path)| (owner, file(&path, vault))).collect();
         for (owner, read) in read {
             match read {
                 Ok(File::Vars(vars)) => {
@@ -133,12 +133,13 @@ impl Beside {
                     };
                     Arc::make_mut(slot).extend(&vars);
                 }
-                Ok(File::Sealed(span)) => {
-                    warnings.push(
-                        Error::inventory(&span, "this file is encrypted, and vault isn't supported yet: its variables are unknown")
-                            .hint("decrypt it by `ansible-vault decrypt`, or give the variables that are needed with -e @FILE"),
-                    );
-                    beside.sealed.push((owner, span));
+                Ok(File::Sealed(error)) => {
+                    // With a password it's an error as soon as such a host is used.
+                    if !vault.has_passwords() {
+                        let told = format!("{}: its variables are unknown", error.message);
+                        warnings.push(Error { message: told, ..error.clone() });
+                    }
+                    beside.sealed.push((owner, error));
                 }
                 Err(e) => errors.push(e),
             }
@@ -174,7 +175,7 @@ fn files_of(
     if let Some(other) = paths.next() {
         let (first, other) = (first.display(), other.display());
         let message = format!("{other} isn't read, because {first} is there");
-        warnings.push(Error::new(crate::error::Kind::Inventory, message).hint("Ansible reads only the first, too"));
+        warnings.push(Error::new(Kind::Inventory, message).hint("Ansible reads only the first, too"));
     }
     if first.is_dir() {
         walk(&first, &mut files)?
@@ -205,14 +206,17 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
 
 enum File {
     Vars(VarMap),
-    Sealed(Span),
+    Sealed(Error),
 }
 
-fn file(path: &Path) -> Result<File, Error> {
-    let source = read::text(path)?;
-    if read::is_vault(&source) {
-        return Ok(File::Sealed(Span::start(&source)));
-    }
+fn file(path: &Path, vault: &Vault) -> Result<File, Error> {
+    let name = path.display().to_string();
+    let (bytes, encrypted) = match vault.bytes(&name, read::bytes(path)?) {
+        Ok(read) => read,
+        Err(Closed::Locked(error)) => return Ok(File::Sealed(error)),
+        Err(Closed::Broken(error)) => return Err(error),
+    };
+    let source = decode(&name, bytes, encrypted, Kind::Inventory)?;
     let mut vars = VarMap::default();
     let Some(node) = read::document(&source)? else { return Ok(File::Vars(vars)) };
     let Some(entries) = node.as_map() else {
@@ -222,6 +226,7 @@ fn file(path: &Path) -> Result<File, Error> {
         let message = format!("a file of variables holds a mapping, not {}", node.describe());
         return Err(Error::inventory(&node.span, message).hint("write `name: value` lines"));
     };
+    vault.conceal(&node);
     for (key, value) in entries {
         vars.insert(Arc::from(key.text().unwrap_or_default()), value.clone());
     }

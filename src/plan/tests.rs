@@ -181,6 +181,7 @@ fn items(fakes: Vec<Fake>) -> Vec<Item> {
             ignore_errors: fake.ignore,
             timeout: fake.timeout,
             no_log: false,
+            untold: Vec::new(),
             resource: Arc::new(fake),
         }
     };

@@ -6,6 +6,7 @@ use super::remedies::{self, Level};
 use super::template;
 use super::vars::{self, Layer};
 use crate::error::{Error, Errors, Kind, suggest};
+use crate::inventory::vault::Vault;
 use crate::resource::{self, AnyType, spec};
 use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
@@ -110,6 +111,22 @@ pub(super) struct Entry {
     pub(super) shared: OnceLock<Item>,
 }
 
+impl Entry {
+    /// Whether a text is written in it as it is, as a key or a value, or is the name of its line.
+    pub(super) fn writes(&self, text: &str) -> bool {
+        fn within(node: &Node, text: &str) -> bool {
+            match (node.as_seq(), node.as_map()) {
+                (Some(items), _) => items.iter().any(|n| within(n, text)),
+                (_, Some(entries)) => entries.iter().any(|(k, v)| within(k, text) || within(v, text)),
+                _ => !template::templated(node) && node.text() == Some(text),
+            }
+        }
+        text == format!("#{}", self.body.span.line)
+            || within(&self.body, text)
+            || self.title.as_ref().is_some_and(|t| within(t, text))
+    }
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.kind.name(), self.place)
@@ -131,9 +148,9 @@ impl Playbook {
     ///
     /// # Errors
     /// Everything that is wrong in it.
-    pub fn load(path: &Path) -> Result<Playbook, Errors> {
+    pub fn load(path: &Path, vault: &Vault) -> Result<Playbook, Errors> {
         let known = || resource::TYPES.iter().map(|t| t.name()).collect();
-        template::deep(|| Loader::new(resource::find, &known).playbook(path))
+        template::deep(|| Loader::new(resource::find, &known, vault).playbook(path))
     }
 
     /// The folder that it lies in.
@@ -166,6 +183,7 @@ fn folder(path: &Path) -> &Path {
 pub(super) struct Loader<'l> {
     find: fn(&str) -> Option<&'static dyn AnyType>,
     known: &'l dyn Fn() -> Vec<&'static str>,
+    vault: &'l Vault,
     /// The files that are being read, outermost first, each with the place that includes it.
     including: Vec<(PathBuf, Option<Span>)>,
     /// How many files have been included.
@@ -189,8 +207,9 @@ impl<'l> Loader<'l> {
     pub(super) fn new(
         find: fn(&str) -> Option<&'static dyn AnyType>,
         known: &'l dyn Fn() -> Vec<&'static str>,
+        vault: &'l Vault,
     ) -> Loader<'l> {
-        Loader { find, known, including: Vec::new(), included: 0, errors: Vec::new() }
+        Loader { find, known, vault, including: Vec::new(), included: 0, errors: Vec::new() }
     }
 
     fn error(&mut self, span: &Span, message: impl Into<String>) -> &mut Error {
@@ -245,12 +264,8 @@ impl<'l> Loader<'l> {
                 None => error,
             }
         });
-        let read = read.and_then(|bytes| yaml::decode(&path.display().to_string(), bytes, Kind::Playbook));
-        let read = read.and_then(|source| match source.text.starts_with("$ANSIBLE_VAULT") {
-            true => Err(Error::playbook(&Span::start(&source), "the file is encrypted, and vault isn't supported yet")
-                .hint("decrypt it by `ansible-vault decrypt`")),
-            false => yaml::load_one(&source, Kind::Playbook).map(|node| (source, node)),
-        });
+        let read = read.and_then(|bytes| self.vault.text(&path.display().to_string(), bytes, Kind::Playbook));
+        let read = read.and_then(|source| yaml::load_one(&source, Kind::Playbook).map(|node| (source, node)));
         match read {
             Ok((source, node)) => Some((source, node.filter(|n| !n.is_null()))),
             Err(e) => {
@@ -353,7 +368,7 @@ impl<'l> Loader<'l> {
         for file in &vars_files {
             if let (Some(path), false) = (file.text(), template::templated(file)) {
                 let path = dir.join(path);
-                match vars_file(&path, file) {
+                match vars_file(&path, file, self.vault) {
                     Ok(layer) => _ = read.insert(path, layer),
                     Err(e) => self.errors.push(e),
                 }
@@ -455,6 +470,7 @@ impl<'l> Loader<'l> {
         };
         self.errors.extend(spec::check(&format!("`{}`", kind.name()), body, kind.keys()));
         template::check(body, &mut self.errors);
+        self.vault.conceal(body);
         for key in ["ignore_errors", "no_log", "become"] {
             self.check_scalar(node, key, |n| spec::truth(key, n).map(|_| ()));
         }
@@ -666,6 +682,7 @@ impl<'l> Loader<'l> {
 
     fn vars(&mut self, node: &Node) -> Option<Arc<Layer>> {
         let vars = node.get("vars").filter(|n| !n.is_null())?;
+        self.vault.conceal(vars);
         template::check(vars, &mut self.errors);
         match vars::layer(vars, "`vars`") {
             Ok(layer) => Some(Arc::new(layer)),
@@ -713,7 +730,7 @@ pub(super) fn timeout(node: &Node) -> Result<u32, Error> {
 ///
 /// # Errors
 /// It can't be read, or isn't a mapping of variables.
-pub(super) fn vars_file(path: &Path, named: &Node) -> Result<Arc<Layer>, Error> {
+pub(super) fn vars_file(path: &Path, named: &Node, vault: &Vault) -> Result<Arc<Layer>, Error> {
     let bytes = source::read(path, source::MAX_TEXT).map_err(|e| {
         let what = match e.kind() {
             std::io::ErrorKind::NotFound => format!("{} doesn't exist", path.display()),
@@ -721,16 +738,11 @@ pub(super) fn vars_file(path: &Path, named: &Node) -> Result<Arc<Layer>, Error> 
         };
         Error::playbook(&named.span, what).hint("a path of `vars_files` is relative to the playbook")
     })?;
-    let source = yaml::decode(&path.display().to_string(), bytes, Kind::Playbook)?;
-    if source.text.starts_with("$ANSIBLE_VAULT") {
-        return Err(Error::playbook(
-            &named.span,
-            format!("{} is encrypted, and vault isn't supported yet", path.display()),
-        )
-        .hint("decrypt it by `ansible-vault decrypt`"));
-    }
+    let source = vault.text(&path.display().to_string(), bytes, Kind::Playbook);
+    let source = source.map_err(|e| e.named(&named.span))?;
     let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
     let Some(node) = node else { return Ok(Arc::default()) };
+    vault.conceal(&node);
     let mut errors = Vec::new();
     template::check(&node, &mut errors);
     match errors.into_iter().next() {

@@ -45,10 +45,13 @@ pub struct HostPlay {
 /// One resource or handler of a [`HostPlay`].
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// `type:identity`.
+    /// `type:identity`, as it may be told: without secrets, and of a `no_log` resource `type:#LINE` where the identity
+    /// comes from an expression.
     pub address: Arc<str>,
-    /// Its `name`, rendered.
+    /// Its `name`, rendered; that of a `no_log` resource is as it is written.
     pub title: Option<Arc<str>>,
+    /// The address and the title, where they aren't those above. References go by them too; no output shows them.
+    pub untold: Vec<Arc<str>>,
     /// Where it stands.
     pub place: Span,
     /// What it is.
@@ -98,4 +101,13 @@ pub struct Skipped {
     pub place: Span,
     /// Why: `when: facts.os.family == 'redhat'`, `tags`.
     pub why: Arc<str>,
+    /// As of an [`Item`].
+    pub untold: Vec<Arc<str>>,
+}
+
+impl Skipped {
+    /// All names by which references may mean it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.address.iter().chain(&self.title).chain(&self.untold).map(|name| &**name)
+    }
 }

@@ -1,13 +1,13 @@
 //! A play as one host sees it.
 
 use super::load::{self, Batch, Become as Keywords, Entry, Loop, Play};
-use super::template::{self, Fail, MAX_FILE};
+use super::template::{self, Fail};
 use super::vars::{Context, Layer, Scope, Variables};
 use super::{Become, HostPlay, Item, Reference, Skipped};
 use crate::error::{Error, Errors};
 use crate::inventory::HostId;
+use crate::inventory::vault::{self, Vault};
 use crate::resource::{AnyResource, Env, Predicate, Spec, spec};
-use crate::source;
 use crate::yaml::Node;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -105,17 +105,17 @@ impl Play {
                 Some(file.clone())
             };
             if let Some(path) = path.as_ref().and_then(Node::text) {
-                layers.push(self.vars_file(&base.playbook_dir().join(path), file).map_err(Fail::error)?);
+                layers.push(self.vars_file(&base.playbook_dir().join(path), file, base.vault()).map_err(Fail::error)?);
             }
         }
         Ok(base.play(layers, false))
     }
 
-    fn vars_file(&self, path: &Path, named: &Node) -> Result<Arc<Layer>, Error> {
+    fn vars_file(&self, path: &Path, named: &Node, vault: &Vault) -> Result<Arc<Layer>, Error> {
         if let Some(layer) = self.read.read().unwrap_or_else(|e| e.into_inner()).get(path) {
             return Ok(layer.clone());
         }
-        let layer = load::vars_file(path, named)?;
+        let layer = load::vars_file(path, named, vault)?;
         self.read.write().unwrap_or_else(|e| e.into_inner()).insert(path.to_owned(), layer.clone());
         Ok(layer)
     }
@@ -205,8 +205,8 @@ impl Renderer<'_> {
         match self.item(entry, scope) {
             Ok(item) if self.play.image && item.resource.live_only().is_some() => {
                 let why = item.resource.live_only().map_or_else(|| Arc::from(""), Arc::from);
-                let (address, title, place) = (Some(item.address), item.title, item.place);
-                self.out.skipped.push(Skipped { address, title, place, why });
+                let Item { address, title, untold, place, .. } = item;
+                self.out.skipped.push(Skipped { address: Some(address), title, place, why, untold });
             }
             Ok(item) if entry.handler => self.out.handlers.push(item),
             Ok(item) => self.out.resources.push(item),
@@ -225,23 +225,24 @@ impl Renderer<'_> {
     fn skip(&mut self, entry: &Entry, scope: &Arc<Scope>, why: Arc<str>) {
         // What is left out needn't be renderable here; its address is told if it is.
         let item = self.item(entry, scope).ok();
-        let title = match &item {
-            Some(item) => item.title.clone(),
-            None => entry.title.as_ref().and_then(|t| title(t, scope).ok()),
-        };
-        self.out.skipped.push(Skipped { address: item.map(|i| i.address), title, place: entry.place.clone(), why });
+        let place = entry.place.clone();
+        self.out.skipped.push(match item {
+            Some(Item { address, title, untold, .. }) => Skipped { address: Some(address), title, place, why, untold },
+            None => {
+                let title = entry.title.as_ref().and_then(|t| title(t, scope).ok());
+                let no_log = entry.no_log.as_ref().is_some_and(|n| self.hides(n, scope));
+                let (title, untold) = told_title(entry, title, no_log, scope);
+                Skipped { address: None, title, place, why, untold: untold.into_iter().collect() }
+            }
+        });
     }
 
     fn item(&self, entry: &Entry, scope: &Arc<Scope>) -> Result<Item, Fail> {
         let item = self.read(entry, scope);
         // An error says what the value is, and its place may be where that is written. What has no expression is no
         // secret, and was checked when it was loaded.
-        let open = |node: &Node| {
-            let flag = template::render(node, scope).ok().flatten();
-            flag.is_some_and(|n| n.is_null() || spec::truth("no_log", &n).is_ok_and(|hidden| !hidden))
-        };
         match (item, &entry.no_log) {
-            (Err(Fail::Error(_)), Some(no_log)) if !entry.fixed && !open(no_log) => Err(Fail::error(
+            (Err(Fail::Error(_)), Some(no_log)) if !entry.fixed && self.hides(no_log, scope) => Err(Fail::error(
                 Error::playbook(
                     &entry.place,
                     "a value of this resource can't be used, and the reason is hidden by no_log",
@@ -250,6 +251,12 @@ impl Renderer<'_> {
             )),
             (item, _) => item,
         }
+    }
+
+    /// Whether `no_log` holds; one that can't be known does.
+    fn hides(&self, no_log: &Node, scope: &Arc<Scope>) -> bool {
+        let flag = template::render(no_log, scope).ok().flatten();
+        !flag.is_some_and(|n| n.is_null() || spec::truth("no_log", &n).is_ok_and(|hidden| !hidden))
     }
 
     fn read(&self, entry: &Entry, scope: &Arc<Scope>) -> Result<Item, Fail> {
@@ -279,9 +286,22 @@ impl Renderer<'_> {
             Some(node) => spec::truth(key, &node).map_err(Fail::error),
             None => Ok(false),
         };
+        let no_log = flag("no_log", &entry.no_log)?;
+        let (title, untold) = told_title(entry, title, no_log, scope);
+        let mut untold: Vec<Arc<str>> = untold.into_iter().collect();
+        let identity = resource.identity();
+        let address: Arc<str> = Arc::from(format!("{}:{identity}", resource.type_name()));
+        let told = match no_log && !entry.fixed && !entry.writes(&identity) {
+            true => Arc::from(format!("{}:#{}", resource.type_name(), entry.body.span.line)),
+            false => scope.vault().secrets().redact(&address).into(),
+        };
+        if told != address {
+            untold.push(address);
+        }
         let item = Item {
-            address: Arc::from(format!("{}:{}", resource.type_name(), resource.identity())),
+            address: told,
             title,
+            untold,
             place: entry.place.clone(),
             resource,
             after: references(&entry.after, scope)?,
@@ -290,7 +310,7 @@ impl Renderer<'_> {
             become_: become_(&entry.become_, scope)?,
             ignore_errors: flag("ignore_errors", &entry.ignore_errors)?,
             timeout: optional(&entry.timeout)?.map(|n| load::timeout(&n)).transpose().map_err(Fail::error)?,
-            no_log: flag("no_log", &entry.no_log)?,
+            no_log,
         };
         // Another thread may have made the same one.
         if entry.fixed && !env.host.get() {
@@ -298,6 +318,25 @@ impl Renderer<'_> {
         }
         Ok(item)
     }
+}
+
+/// The title as it may be told, and the true one where that is another: of a `no_log` resource, expressions stay as
+/// they are written.
+fn told_title(
+    entry: &Entry,
+    title: Option<Arc<str>>,
+    no_log: bool,
+    scope: &Arc<Scope>,
+) -> (Option<Arc<str>>, Option<Arc<str>>) {
+    let Some(title) = title else { return (None, None) };
+    let written = entry.title.as_ref().filter(|t| no_log && template::templated(t));
+    let told = match written {
+        Some(node) if vault::is_sealed(node) => None,
+        Some(node) => node.text().map(Arc::from),
+        None => Some(scope.vault().secrets().redact(&title).into()),
+    };
+    let untold = (told.as_ref() != Some(&title)).then_some(title);
+    (told, untold)
 }
 
 fn title(node: &Node, scope: &Arc<Scope>) -> Result<Arc<str>, Fail> {
@@ -331,7 +370,7 @@ fn become_(keywords: &Keywords, scope: &Arc<Scope>) -> Result<Become, Fail> {
 
 /// The scopes of a loop's rounds.
 fn rounds(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Arc<Scope>>, Fail> {
-    let Some(over) = template::render(&repeat.over, scope)? else { return Ok(Vec::new()) };
+    let Some(over) = template::variable(&repeat.over, scope)? else { return Ok(Vec::new()) };
     let Some(items) = over.as_seq() else {
         let error = Error::playbook(&repeat.over.span, format!("`loop` needs a list, not {}", over.describe()));
         return Err(Fail::error(match over.as_map() {
@@ -405,16 +444,8 @@ impl HostEnv<'_> {
 impl Env for HostEnv<'_> {
     fn file(&self, src: &Node) -> Result<Vec<u8>, Error> {
         let path = self.find(src, "files")?;
-        let failed = |e: std::io::Error| Error::playbook(&src.span, format!("{} can't be read: {e}", path.display()));
-        let size = std::fs::metadata(&path).map_err(failed)?.len();
-        if size > MAX_FILE {
-            return Err(Error::playbook(
-                &src.span,
-                format!("{} has {size} bytes; a copy may have {MAX_FILE}", path.display()),
-            )
-            .hint("let a `command` with `creates` fetch what is larger"));
-        }
-        source::read(&path, MAX_FILE).map_err(failed)
+        let read = template::content(&path, "copy", self.scope.vault());
+        read.map(|(bytes, _)| bytes).map_err(|e| e.named(&src.span))
     }
 
     fn template(&self, src: &Node) -> Result<String, Error> {

@@ -2,6 +2,7 @@
 
 use super::template::{self, Fail, Lookup, Step};
 use crate::error::{Error, Errors, Kind};
+use crate::inventory::vault::Vault;
 use crate::inventory::{HostId, Inventory, Vars};
 use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
@@ -35,10 +36,10 @@ impl Extra {
     ///
     /// # Errors
     /// What is wrong in each of them.
-    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Extra, Errors> {
+    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>, vault: &Vault) -> Result<Extra, Errors> {
         let (mut layer, mut errors) = (Layer::new(), Vec::new());
         for argument in arguments {
-            match extra(argument) {
+            match extra(argument, vault) {
                 Ok(found) => layer.extend(found),
                 Err(e) => errors.push(e.kind(Kind::Usage)),
             }
@@ -47,16 +48,16 @@ impl Extra {
     }
 }
 
-fn extra(argument: &str) -> Result<Layer, Error> {
+fn extra(argument: &str, vault: &Vault) -> Result<Layer, Error> {
     let trimmed = argument.trim_start();
     if let Some(path) = trimmed.strip_prefix('@') {
         let bytes = source::read(Path::new(path), source::MAX_TEXT)
             .map_err(|e| Error::usage(format!("-e @{path} can't be read: {e}")))?;
-        return mapping(&yaml::decode(path, bytes, Kind::Usage)?);
+        return mapping(&vault.text(path, bytes, Kind::Usage)?, vault);
     }
     let source = Source::new("-e", argument);
     if trimmed.starts_with(['{', '[']) {
-        return mapping(&source);
+        return mapping(&source, vault);
     }
     let words = shlex::split(argument).ok_or_else(|| {
         Error::usage("a quote isn't closed").at(&Span::start(&source)).hint("write -e key=\"a value\"")
@@ -79,11 +80,14 @@ fn extra(argument: &str) -> Result<Layer, Error> {
         .collect()
 }
 
-fn mapping(source: &Arc<Source>) -> Result<Layer, Error> {
+fn mapping(source: &Arc<Source>, vault: &Vault) -> Result<Layer, Error> {
     match yaml::load_one(source, Kind::Usage)? {
         None => Ok(Layer::new()),
         Some(node) if node.is_null() => Ok(Layer::new()),
-        Some(node) => layer(&node, "variables"),
+        Some(node) => {
+            vault.conceal(&node);
+            layer(&node, "variables")
+        }
     }
 }
 
@@ -178,7 +182,9 @@ impl Variables {
             Err(fail) => return Err(self.told(name, fail)),
         };
         let Some(raw) = raw else { return Ok(None) };
-        self.0.value(name, raw).map_err(|fail| self.told(name, fail))
+        let value = self.0.value(name, raw).map_err(|fail| self.told(name, fail))?;
+        let open = |node: Node| self.0.vault().open_all(&node).map_err(|e| self.told(name, Fail::error(e)));
+        value.map(open).transpose()
     }
 
     fn told(&self, name: &str, fail: Fail) -> Errors {
@@ -308,9 +314,15 @@ impl Scope {
         names
     }
 
+    /// What opens encrypted values.
+    pub(crate) fn vault(&self) -> &Arc<Vault> {
+        self.context.inventory.vault()
+    }
+
     /// Files of variables of this host that are encrypted, so that nobody knows what they set.
     pub(crate) fn sealed(&self) -> Vec<Span> {
-        self.host.map(|h| self.context.inventory.sealed(h)).unwrap_or_default()
+        let errors = self.host.into_iter().flat_map(|h| self.context.inventory.sealed(h));
+        errors.filter_map(|e| e.place.clone()).collect()
     }
 
     /// A variable, rendered; nothing where it isn't defined.
@@ -357,6 +369,12 @@ impl Scope {
         }
         if self.pending && !connection {
             return Err(Fail::Facts);
+        }
+        // Whoever gives a password wants these files read: one that isn't may have set just this variable.
+        if let Some(host) = self.host.filter(|_| self.vault().has_passwords())
+            && let Some(error) = self.context.inventory.sealed(host).next()
+        {
+            return Err(Fail::error(error.clone()));
         }
         Ok(self.inventory.as_ref().and_then(|v| v.get(name)).map(|n| Raw::Written(n.clone())))
     }
@@ -418,7 +436,7 @@ impl Scope {
             let others = busy[first + 1..].iter();
             Err(Fail::error(others.fold(error, |e, (_, n, span)| e.also(span, format!("`{n}` is set here")))))
         })?;
-        let result = template::render(&node, self);
+        let result = template::variable(&node, self);
         BUSY.with_borrow_mut(|busy| busy.pop());
         match &result {
             Ok(Some(node)) => _ = rendered().insert(Arc::from(name), Ok(node.clone())),

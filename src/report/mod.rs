@@ -11,12 +11,14 @@ mod ndjson;
 mod outcome;
 mod outputs;
 mod progress;
+mod redact;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use crate::error::{Error, Errors, suggest};
 use crate::event::Event;
+use crate::secret::Secrets;
 use indicatif::ProgressDrawTarget;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -131,6 +133,7 @@ pub enum Verbosity {
 pub struct Reporters {
     list: Vec<Target>,
     color: ColorChoice,
+    secrets: Secrets,
 }
 
 struct Target {
@@ -142,11 +145,16 @@ struct Target {
 }
 
 impl Reporters {
-    /// Opens the outputs. If none that goes to standard output is for people, people are told on standard error.
+    /// Opens the outputs, in none of which a secret occurs. If none that goes to standard output is for people, people are told on standard error.
     ///
     /// # Errors
     /// Two outputs have one destination, or a file can't be made.
-    pub fn open(outputs: &[Output], color: ColorChoice, verbosity: Verbosity) -> Result<Reporters, Error> {
+    pub fn open(
+        outputs: &[Output],
+        color: ColorChoice,
+        verbosity: Verbosity,
+        secrets: &Secrets,
+    ) -> Result<Reporters, Error> {
         for (i, output) in outputs.iter().enumerate() {
             if outputs[..i].iter().any(|other| other.file == output.file) {
                 let name = destination(output);
@@ -183,7 +191,7 @@ impl Reporters {
             };
             list.push(Target::new(&destination(output), reporter));
         }
-        Ok(Reporters { list, color })
+        Ok(Reporters { list, color, secrets: secrets.clone() })
     }
 
     /// Writes all that happens to the log of the run too, as `ndjson`.
@@ -195,7 +203,8 @@ impl Reporters {
 
     /// Gives an event to all of them.
     pub fn event(&mut self, event: &Event) {
-        self.each(|reporter| reporter.event(event));
+        let event = redact::redacted(event, &self.secrets);
+        self.each(|reporter| reporter.event(&event));
     }
 
     /// No event follows.
@@ -209,7 +218,7 @@ impl Reporters {
         for target in &self.list {
             match &target.broken {
                 Some(e) if target.log => {
-                    warning(&format!("the log {} is incomplete: {e}", target.name), self.color);
+                    warning(&format!("the log {} is incomplete: {e}", target.name), self.color, &self.secrets);
                 }
                 Some(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                     errors.push(Error::usage(format!("the output to {} is incomplete: {e}", target.name)));
@@ -271,9 +280,9 @@ fn console(stream: Stream, color: ColorChoice, verbosity: Verbosity) -> Box<dyn 
 ///
 /// # Errors
 /// Standard output can't be written.
-pub fn print(text: &str) -> Result<(), Error> {
+pub fn print(text: &str, secrets: &Secrets) -> Result<(), Error> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(secrets.redact(text).as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::usage(format!("can't write standard output: {e}")))
         }
@@ -282,9 +291,10 @@ pub fn print(text: &str) -> Result<(), Error> {
 }
 
 /// Tells on standard error what is wrong. Nothing can be done if that can't be written.
-pub fn errors(errors: &Errors, color: ColorChoice) {
+pub fn errors(errors: &Errors, color: ColorChoice, secrets: &Secrets) {
     let palette = text::Palette { on: color.on(io::stderr().is_terminal()) };
-    let shown: String = errors.to_string().lines().map(|line| error_line(line, palette) + "\n").collect();
+    let told = errors.to_string();
+    let shown: String = secrets.redact(&told).lines().map(|line| error_line(line, palette) + "\n").collect();
     let _ = io::stderr().write_all(shown.as_bytes());
 }
 
@@ -297,7 +307,7 @@ fn error_line(line: &str, palette: text::Palette) -> String {
 }
 
 /// Tells on standard error what should be known though nothing is wrong, of a command that isn't a run.
-pub fn warning(message: &str, color: ColorChoice) {
+pub fn warning(message: &str, color: ColorChoice, secrets: &Secrets) {
     let palette = text::Palette { on: color.on(io::stderr().is_terminal()) };
-    let _ = io::stderr().write_all(human::warning(message, palette).as_bytes());
+    let _ = io::stderr().write_all(human::warning(&secrets.redact(message), palette).as_bytes());
 }

@@ -59,7 +59,7 @@ impl Origin for Given {
         Key::refused("attributes", "run `chattr` by `command` with a guard"),
         Key::refused("attr", "run `chattr` by `command` with a guard"),
         Key::refused("checksum", "leave it out: the content is always compared"),
-        Key::refused("decrypt", "leave it out"),
+        Key::refused("decrypt", "leave it out: a file that is encrypted by ansible-vault is copied decrypted"),
         Key::refused("setype", "leave it out: the SELinux context of what is replaced is kept"),
         Key::refused("seuser", "leave it out: the SELinux context of what is replaced is kept"),
         Key::refused("serole", "leave it out: the SELinux context of what is replaced is kept"),

@@ -19,13 +19,14 @@ pub mod sudo;
 mod talk;
 mod wait;
 
+pub use crate::secret::Secret;
 pub use gate::{Gate, Permit};
 pub use keys::Keyring;
 pub use local::Local;
 pub use openssh::{OpenSsh, askpass};
 pub use options::{Defaults, Lookup, become_from_variables};
 pub use refusal::never_began;
-pub use secret::{Attempt, Password, Secret};
+pub use secret::{Attempt, Password};
 pub use ssh::Ssh;
 
 use gate::Bastions;

@@ -1,31 +1,9 @@
-//! Passwords: never printed, and one that a person typed is tried on one host before all others.
+//! Passwords of logins and of sudo: one that a person typed is tried on one host before all others.
 
 use super::Deadline;
-use std::fmt;
+use crate::secret::Secret;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-/// A text that no output may show. `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// A secret of this text.
-    pub fn new(text: impl Into<Arc<str>>) -> Secret {
-        Secret(text.into())
-    }
-
-    /// The text itself, for the one place that needs it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
 
 /// A password and what is known of it. Clones share what is known: 64 hosts × 3 tries of a typing error lock an
 /// account, so the first host to use a typed password tries it while the others wait, and if it is refused there, no

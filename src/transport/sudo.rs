@@ -303,7 +303,7 @@ impl Drop for Elevated<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::Secret;
+    use crate::secret::Secret;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;

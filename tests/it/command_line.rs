@@ -4,19 +4,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs netplay in a folder. Gives exit code, standard output and standard error.
+/// Runs netplay in a folder, with a variable of the environment if one is given. Gives exit code, standard output and
+/// standard error.
 #[must_use]
-fn netplay(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let out = command(folder, arguments).output().unwrap();
+pub(crate) fn netplay_with(folder: &Path, arguments: &[&str], variable: Option<(&str, &str)>) -> (i32, String, String) {
+    let out = command(folder, arguments).envs(variable).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
+}
+
+#[must_use]
+fn netplay(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    netplay_with(folder, arguments, None)
 }
 
 /// As a user whose home folder this is would call it there.
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netplay"));
     command.args(arguments).current_dir(folder).env("HOME", folder);
-    command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
+    command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME").env_remove("ANSIBLE_VAULT_PASSWORD_FILE");
     command
 }
 

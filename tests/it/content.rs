@@ -1,5 +1,6 @@
 //! The files that are shipped: each is read, and rendered for hosts of several kinds.
 
+use netplay::inventory::vault::Vault;
 use netplay::inventory::{Inventory, Options};
 use netplay::playbook::{Context, Extra, HostPlay, Playbook, Tags};
 use netplay::source::{Source, Span};
@@ -20,9 +21,10 @@ fn inventory(path: &Path) -> Inventory {
 
 /// The first play of a playbook on a host.
 fn render(playbook: &str, inventory: &Inventory, host: &str, extra: &[&str], facts: Option<Value>) -> HostPlay {
-    let playbook = Playbook::load(&shipped(playbook)).unwrap_or_else(|e| panic!("{e}"));
+    let playbook = Playbook::load(&shipped(playbook), &Vault::default()).unwrap_or_else(|e| panic!("{e}"));
     let (inventory, _) = inventory.with_playbook_dir(playbook.dir()).unwrap();
-    let context = Context::new(inventory, Extra::parse(extra.iter().copied()).unwrap(), playbook.dir());
+    let context =
+        Context::new(inventory, Extra::parse(extra.iter().copied(), &Vault::default()).unwrap(), playbook.dir());
     let play = &playbook.plays[0];
     let settings = play.settings(&context).unwrap_or_else(|e| panic!("{e}"));
     let host = context.inventory.host(host).unwrap();
@@ -56,7 +58,7 @@ fn every_playbook_is_read() {
     for entry in std::fs::read_dir(shipped("playbooks")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "yaml") {
-            Playbook::load(&path).unwrap_or_else(|e| panic!("{e}"));
+            Playbook::load(&path, &Vault::default()).unwrap_or_else(|e| panic!("{e}"));
             found += 1;
         }
     }

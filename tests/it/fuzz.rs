@@ -7,6 +7,7 @@ use netplay::engine::reader::Reader;
 use netplay::error::Kind;
 use netplay::graph;
 use netplay::hostlist;
+use netplay::inventory::vault::Vault;
 use netplay::inventory::{Inventory, Options, argument};
 use netplay::playbook::{Context, Extra, Playbook, Tags};
 use netplay::resource::Fragment;
@@ -142,7 +143,7 @@ pub(crate) fn playbook(data: &[u8]) {
         }
     }
     put(name, &body);
-    let book = match Playbook::load(&folder.path().join("site.yaml")) {
+    let book = match Playbook::load(&folder.path().join("site.yaml"), &Vault::default()) {
         Ok(book) => book,
         Err(errors) => return assert!(!errors.to_string().is_empty()),
     };

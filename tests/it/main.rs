@@ -8,3 +8,4 @@ mod command_line;
 mod content;
 mod docs;
 mod fuzz;
+mod vault;

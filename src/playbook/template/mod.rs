@@ -17,7 +17,8 @@ pub(crate) use error::Fail;
 pub(crate) use facts::SHAPE as FACTS;
 
 use super::vars::Scope;
-use crate::error::Error;
+use crate::error::{Error, Kind};
+use crate::inventory::vault::{self, Vault, is_sealed};
 use crate::resource::Predicate;
 use crate::source::{self, Source};
 use crate::yaml::{self, Node, Scalar, Value as Tree};
@@ -37,6 +38,8 @@ const MAX_DEPTH: usize = 40;
 const FUEL: u64 = 3_000_000;
 /// The largest file that is read for a template or a copy, and the longest text of a template.
 pub(crate) const MAX_FILE: u64 = 1 << 20;
+/// The largest it may be where it is encrypted.
+const SEALED_FILE: u64 = 5 * MAX_FILE;
 /// The stack that templates have, in bytes. The engine goes down a step for each operator of an expression when it compiles it, some
 /// 1 KiB each, and for each level when it drops or compares a value, which a loop can nest as often as it has fuel.
 /// What isn't used costs nothing but addresses.
@@ -277,13 +280,33 @@ pub(crate) fn check(node: &Node, errors: &mut Vec<Error>) {
 /// A value rendered for a host; nothing where it is left out by `omit`.
 ///
 /// # Errors
-/// What is wrong in a template of it, or that facts are needed that aren't known yet.
+/// What is wrong in a template of it, what is encrypted and can't be opened, or that facts are needed that aren't known
+/// yet.
 pub(crate) fn render(node: &Node, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
-    Ok(match deep(|| walk(node, scope))? {
+    rendered(node, scope, Seals::Opened)
+}
+
+/// A variable rendered for a host: what is encrypted in it stays so until just that is used.
+///
+/// # Errors
+/// As for [`render`].
+pub(crate) fn variable(node: &Node, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
+    rendered(node, scope, Seals::Kept)
+}
+
+fn rendered(node: &Node, scope: &Arc<Scope>, seals: Seals) -> Result<Option<Node>, Fail> {
+    Ok(match deep(|| walk(node, scope, seals))? {
         Walk::Same => Some(node.clone()),
         Walk::New(new) => Some(new),
         Walk::Omitted => None,
     })
+}
+
+/// What becomes of encrypted values.
+#[derive(Clone, Copy, PartialEq)]
+enum Seals {
+    Kept,
+    Opened,
 }
 
 enum Walk {
@@ -292,19 +315,22 @@ enum Walk {
     Omitted,
 }
 
-fn walk(node: &Node, scope: &Arc<Scope>) -> Result<Walk, Fail> {
+fn walk(node: &Node, scope: &Arc<Scope>, seals: Seals) -> Result<Walk, Fail> {
     match &node.value {
         Tree::Seq(items) => {
-            let new = children(items, |n| walk(n, scope), |_, n| n)?;
+            let new = children(items, |n| walk(n, scope, seals), |_, n| n)?;
             Ok(new.map_or(Walk::Same, |items| Walk::New(Node::seq(&node.span, items))))
         }
         Tree::Map(entries) => {
-            let new = children(entries, |(_, v)| walk(v, scope), |(k, _), v| (k.clone(), v))?;
+            let new = children(entries, |(_, v)| walk(v, scope, seals), |(k, _), v| (k.clone(), v))?;
             Ok(new.map_or(Walk::Same, |entries| Walk::New(Node::map(&node.span, entries))))
         }
         _ => match template_text(node) {
-            Some(text) => Ok(evaluate(node, text, scope)?.map_or(Walk::Omitted, Walk::New)),
-            None => crate::inventory::refuse_vault(node).map(|()| Walk::Same).map_err(Fail::error),
+            Some(text) => Ok(evaluate(node, text, scope, seals)?.map_or(Walk::Omitted, Walk::New)),
+            None if seals == Seals::Opened && is_sealed(node) => {
+                scope.vault().open(node).map(Walk::New).map_err(Fail::error)
+            }
+            None => Ok(Walk::Same),
         },
     }
 }
@@ -332,27 +358,35 @@ fn children<T: Clone>(
     Ok(new)
 }
 
-fn evaluate(node: &Node, text: &Arc<str>, scope: &Arc<Scope>) -> Result<Option<Node>, Fail> {
+fn evaluate(node: &Node, text: &Arc<str>, scope: &Arc<Scope>, seals: Seals) -> Result<Option<Node>, Fail> {
     let compiled = compiled(text);
-    let result = match &compiled.form {
+    // The newlines behind it are joined to what it is.
+    let keep = seals == Seals::Kept && compiled.newlines == 0;
+    let found = match &compiled.form {
         Form::Broken(e) => return Err(Fail::error(error::syntax(e, &Origin::Node(node, Code::Text)))),
         Form::Lookup(lookup) => {
-            let found = scope.walk(lookup).map_err(|f| error::at(f, lookup, &Origin::Node(node, Code::Text), scope))?;
-            Node { span: node.span.clone(), tag: None, value: found.value }
+            let at = |fail| error::at(fail, lookup, &Origin::Node(node, Code::Text), scope);
+            let found = scope.walk(lookup).map_err(at)?;
+            if keep { found } else { scope.vault().open_all(&found).map_err(|e| at(Fail::error(e)))? }
         }
         Form::Expression(expression, written, shift) => {
-            let _frame = enter(node)?;
+            let _frame = enter(node, scope)?;
             let origin = Origin::Node(node, Code::From(*shift));
             let value = eval(expression, written, &origin, scope)?;
             let found = value::to_node(&value).map_err(|e| error::convert(&e, &origin, scope, None))?;
             let Some(found) = found else { return Ok(None) };
-            Node { span: node.span.clone(), tag: None, value: found.value }
+            if keep { found } else { scope.vault().open_all(&found).map_err(Fail::error)? }
         }
         Form::Text(template) => {
-            let _frame = enter(node)?;
+            let _frame = enter(node, scope)?;
             let found = run(template, template.name(), &Origin::Node(node, Code::Text), scope)?;
             return Ok(Some(Node::string(&node.span, keep_newlines(found, text))));
         }
+    };
+    // A value stands where it is used; one that is still encrypted stands where it is written.
+    let result = match is_sealed(&found) {
+        true => found,
+        false => Node { span: node.span.clone(), tag: None, value: found.value },
     };
     match result.as_str() {
         Some(string) if compiled.newlines > 0 => {
@@ -383,8 +417,8 @@ fn run(template: &Template<'_, '_>, name: &str, origin: &Origin<'_>, scope: &Arc
     rendered.map_err(|e| error::convert(&e, origin, scope, Some(&again)))
 }
 
-fn enter(node: &Node) -> Result<Frame, Fail> {
-    Frame::enter(&node.span).filter(|f| f.depth() <= MAX_DEPTH).ok_or_else(|| {
+fn enter(node: &Node, scope: &Arc<Scope>) -> Result<Frame, Fail> {
+    Frame::enter(&node.span, scope.vault()).filter(|f| f.depth() <= MAX_DEPTH).ok_or_else(|| {
         let message = format!("variables call for each other in more than {MAX_DEPTH} steps");
         Fail::error(Error::playbook(&node.span, message))
     })
@@ -462,7 +496,7 @@ pub(crate) fn holds(node: &Node, scope: &Arc<Scope>) -> Result<bool, Fail> {
     match &*condition(text) {
         Err(e) => Err(Fail::error(error::syntax(e, &origin))),
         Ok(expression) => {
-            let _frame = enter(node)?;
+            let _frame = enter(node, scope)?;
             deep(|| {
                 truth(node, &eval(expression, &backslashes::doubled(text, true), &origin, scope)?).map_err(Fail::error)
             })
@@ -533,6 +567,7 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
 /// What is wrong in it, at its place in it, or that facts are needed that aren't known yet.
 pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<String, Fail> {
     let name: Arc<str> = Arc::from(format!("{FILE}{}", path.display()));
+    let _frame = enter(from, scope)?;
     let engine = cached(&HEADERS, &name, || {
         let source = read(path)?;
         header(&source).map(|(engine, _)| engine)
@@ -544,7 +579,6 @@ pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<Strin
     let origin = Origin::File(path);
     deep(|| {
         let template = engine.get_template(&name).map_err(|e| error::convert(&e, &origin, scope, None))?;
-        let _frame = enter(from)?;
         let rendered = run(&template, &name, &origin, scope)?;
         Ok(keep_newlines(rendered, template.source()))
     })
@@ -552,14 +586,35 @@ pub(crate) fn file(path: &Path, from: &Node, scope: &Arc<Scope>) -> Result<Strin
 
 /// Reads a file that is a template.
 fn read(path: &Path) -> Result<Arc<Source>, Error> {
-    let failed = |what: String| Error::new(crate::error::Kind::Playbook, format!("{} {what}", path.display()));
-    let size = std::fs::metadata(path).map_err(|e| failed(format!("can't be read: {e}")))?.len();
-    if size > MAX_FILE {
-        return Err(failed(format!("has {size} bytes; a template may have {MAX_FILE}")));
+    let vault = value::vault();
+    let (bytes, encrypted) = content(path, "template", &vault)?;
+    let source = vault::decode(&path.display().to_string(), bytes, encrypted, Kind::Playbook)
+        .map_err(|e| e.hint("a file that isn't text is copied by `copy`"))?;
+    if encrypted {
+        vault.conceal_template(&source.text);
     }
-    let bytes = source::read(path, MAX_FILE).map_err(|e| failed(format!("can't be read: {e}")))?;
-    yaml::decode(&path.display().to_string(), bytes, crate::error::Kind::Playbook)
-        .map_err(|e| e.hint("a file that isn't text is copied by `copy`"))
+    Ok(source)
+}
+
+/// The bytes of a file that a resource names, decrypted if it was encrypted, and whether it was.
+///
+/// # Errors
+/// It can't be read, has more than [`MAX_FILE`] bytes, or can't be decrypted.
+pub(crate) fn content(path: &Path, what: &str, vault: &Vault) -> Result<(Vec<u8>, bool), Error> {
+    let failed = |what: String| Error::new(Kind::Playbook, format!("{} {what}", path.display()));
+    // Encrypted, it is hexadecimal twice over, with newlines.
+    let size = std::fs::metadata(path).map_err(|e| failed(format!("can't be read: {e}")))?.len();
+    let bytes = match size {
+        0..=SEALED_FILE => source::read(path, SEALED_FILE).map_err(|e| failed(format!("can't be read: {e}")))?,
+        _ => Vec::new(),
+    };
+    let (bytes, encrypted) =
+        vault.bytes(&path.display().to_string(), bytes).map_err(|e| Error::from(e).kind(Kind::Playbook))?;
+    let size = if encrypted { bytes.len() as u64 } else { size.max(bytes.len() as u64) };
+    if size > MAX_FILE {
+        return Err(failed(format!("has {size} bytes; a {what} may have {MAX_FILE}")));
+    }
+    Ok((bytes, encrypted))
 }
 
 /// The first line `#jinja2: trim_blocks: False, lstrip_blocks: True`: which engine, and how many bytes the line has.

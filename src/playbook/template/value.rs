@@ -6,6 +6,7 @@
 
 use super::Scope;
 use super::error::{Fail, carry};
+use crate::inventory::vault::{Vault, is_sealed};
 use crate::source::Span;
 use crate::yaml::{Node, Scalar, Value as Tree};
 use minijinja::value::{Enumerator, Object, ObjectExt, ObjectRepr, ValueKind};
@@ -33,6 +34,7 @@ thread_local! {
 /// One evaluation: of what, and the numbers it was handed whose text isn't the plain one.
 struct Evaluation {
     place: Span,
+    vault: Arc<Vault>,
     spelt: Vec<(Number, Arc<str>)>,
     /// Which template files have asked for which others, and how often any has.
     needed: HashMap<PathBuf, Vec<PathBuf>>,
@@ -52,9 +54,15 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Begins one, for the template at a place.
-    pub(super) fn enter(place: &Span) -> Option<Frame> {
+    pub(super) fn enter(place: &Span, vault: &Arc<Vault>) -> Option<Frame> {
         FRAMES.with_borrow_mut(|frames| {
-            frames.push(Evaluation { place: place.clone(), spelt: Vec::new(), needed: HashMap::new(), times: 0 });
+            frames.push(Evaluation {
+                place: place.clone(),
+                vault: vault.clone(),
+                spelt: Vec::new(),
+                needed: HashMap::new(),
+                times: 0,
+            });
             Some(Frame { depth: frames.len() })
         })
     }
@@ -126,6 +134,11 @@ pub(super) fn circle() -> Option<Vec<PathBuf>> {
     })
 }
 
+/// What opens encrypted values in the template that is evaluated.
+pub(super) fn vault() -> Arc<Vault> {
+    FRAMES.with_borrow(|frames| frames.last().map(|f| f.vault.clone())).unwrap_or_default()
+}
+
 fn spell(number: Number, text: &Arc<str>) {
     FRAMES.with_borrow_mut(|frames| {
         if let Some(frame) = frames.last_mut().filter(|f| !f.spelt.iter().any(|(n, _)| *n == number)) {
@@ -185,6 +198,13 @@ pub(super) fn to_value(node: &Node) -> Value {
             _ => Value::from_object(Container(node.clone())),
         };
     };
+    if is_sealed(node) {
+        // A value with an error in it fails what uses it.
+        return match vault().open(node) {
+            Ok(opened) => Value::from(opened.text().unwrap_or_default()),
+            Err(e) => Value::from(carry(Fail::error(e))),
+        };
+    }
     match node.scalar() {
         None | Some(Scalar::Null) => Value::from(()),
         Some(Scalar::Bool(b)) => Value::from(b),
@@ -226,9 +246,11 @@ pub(super) fn bounded(bytes: usize) -> Result<(), Error> {
     if bytes > MAX_TEXT { Err(Error::new(ErrorKind::InvalidOperation, message())) } else { Ok(()) }
 }
 
-/// The node of a filter's argument, which can't be `omit`.
+/// The node of a filter's argument, which can't be `omit`, with what is encrypted in it opened.
 pub(super) fn argument(value: &Value) -> Result<Node, Error> {
-    to_node(value)?.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "`omit` can't be computed with"))
+    let omitted = || Error::new(ErrorKind::InvalidOperation, "`omit` can't be computed with");
+    let node = to_node(value)?.ok_or_else(omitted)?;
+    vault().open_all(&node).map_err(|e| carry(Fail::error(e)))
 }
 
 /// Makes nodes of a value's parts. Parts that are shared count each time: doubled some times over, a list of two is more

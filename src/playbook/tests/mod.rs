@@ -4,10 +4,12 @@ mod limits;
 mod loading;
 mod rendering;
 mod templates;
+mod vault;
 
 use super::load::Loader;
 use super::*;
 use crate::error::Errors;
+use crate::inventory::vault::Vault;
 use crate::inventory::{self, Inventory};
 use crate::resource::{
     Answers, AnyResource, AnyType, Change, Claim, Key, Question, Reading, Resource, Spec, Step, Trouble,
@@ -118,12 +120,12 @@ fn find(name: &str) -> Option<&'static dyn AnyType> {
     (name == "show").then_some(&ShowType)
 }
 
-/// Files in a folder of their own.
-struct Site(tempfile::TempDir);
+/// Files in a folder of their own, and what opens those that are encrypted.
+struct Site(tempfile::TempDir, Arc<Vault>);
 
 impl Site {
     fn new(files: &[(&str, &str)]) -> Site {
-        let site = Site(tempfile::tempdir().unwrap());
+        let site = Site(tempfile::tempdir().unwrap(), Arc::default());
         for (name, text) in files {
             let path = site.0.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -142,16 +144,18 @@ impl Site {
     }
 
     fn load(&self) -> Result<Playbook, String> {
-        let mut loader = Loader::new(find, &|| vec!["show"]);
+        let mut loader = Loader::new(find, &|| vec!["show"], &self.1);
         loader.playbook(&self.path("site.yaml")).map_err(|e| self.told(&e))
     }
 
     fn context(&self, extra: &[&str]) -> Arc<Context> {
         let path = self.path("inventory.yaml");
-        let source = if path.exists() { path.display().to_string() } else { "n1,n2,".to_owned() };
-        let options = inventory::Options { ansible_cfg: None, ..Default::default() };
-        let (inventory, _) = Inventory::load(&[source], &options).unwrap();
-        Context::new(inventory, Extra::parse(extra.iter().copied()).unwrap(), self.0.path())
+        let ini = self.path("hosts.ini");
+        let source = [path, ini].into_iter().find(|p| p.exists());
+        let source = source.map_or("n1,n2,".to_owned(), |path| path.display().to_string());
+        let options = inventory::Options { ansible_cfg: None, vault: self.1.clone(), ..Default::default() };
+        let (inventory, _) = Inventory::load(&[source], &options).unwrap_or_else(|e| panic!("{e}"));
+        Context::new(inventory, Extra::parse(extra.iter().copied(), &self.1).unwrap(), self.0.path())
     }
 
     fn render(&self, host: &str, extra: &[&str], tags: &Tags, facts: Option<&Node>) -> Result<HostPlay, String> {

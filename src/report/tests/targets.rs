@@ -3,6 +3,7 @@
 use super::{Shared, bad_day};
 use crate::report::human::{Human, Look};
 use crate::report::{ColorChoice, Format, Output, Reporters, Target, Verbosity};
+use crate::secret::Secrets;
 use std::io::{self, Write};
 
 #[test]
@@ -23,7 +24,7 @@ fn outputs_are_parsed() {
 
 fn open(outputs: &[&str]) -> Result<Reporters, String> {
     let outputs: Vec<Output> = outputs.iter().map(|o| o.parse().unwrap()).collect();
-    Reporters::open(&outputs, ColorChoice::Never, Verbosity::Normal).map_err(|e| e.to_string())
+    Reporters::open(&outputs, ColorChoice::Never, Verbosity::Normal, &Secrets::default()).map_err(|e| e.to_string())
 }
 
 #[test]
@@ -103,6 +104,7 @@ fn an_output_that_breaks_leaves_the_others() {
                 Target::new("good", human(Box::new(good.clone()))),
             ],
             color: ColorChoice::Never,
+            secrets: Secrets::default(),
         };
         let run = bad_day();
         run.all().iter().for_each(|event| reporters.event(event));

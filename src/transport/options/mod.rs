@@ -2,10 +2,11 @@
 
 mod asked;
 
-use super::secret::{Password, Secret};
+use super::secret::Password;
 use super::ssh_config::{SshConfig, in_home};
 use super::{Carrier, HostKeyChecking, Identity, Target, USUAL_KEYS};
 use crate::error::{Error, suggest};
+use crate::secret::Secret;
 use crate::source::Span;
 use crate::yaml::{Node, Scalar};
 use asked::Asked;

@@ -1,0 +1,85 @@
+//! Encrypted values at the command line: where passwords come from, and that what they open isn't shown.
+
+use crate::command_line::netplay_with;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A folder with the inventory `values.yaml` of hosts that are this machine, and a playbook that writes secrets.
+fn site() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/vault");
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    put("hosts.yaml", &fs::read_to_string(case.join("sealed/values/values.yaml")).unwrap());
+    put("password", &fs::read_to_string(case.join("password")).unwrap());
+    put("program", "#!/bin/sh\necho correct horse\n");
+    fs::set_permissions(dir.path().join("program"), fs::Permissions::from_mode(0o755)).unwrap();
+    put(
+        "site.yaml",
+        "- hosts: h1\n  vars: {ansible_connection: local}\n  resources:\n  - copy: {dest: '/srv/none/{{ direct }}', content: 'port 80\n\n      token {{ nested.sealed }}\n\n      '}\n    name: of {{ direct }}\n",
+    );
+    dir
+}
+
+const PLAIN: [&str; 3] = ["hunter2-hunter2", "deep-sealed-value", "of-the-first-item"];
+
+#[test]
+fn a_password_comes_from_a_file_a_program_or_the_environment() {
+    let site = site();
+    let validate = |options: &[&str], variable: Option<&str>| {
+        let mut all = vec!["validate", "-i", "hosts.yaml", "site.yaml"];
+        all.extend(options);
+        netplay_with(site.path(), &all, variable.map(|v| ("ANSIBLE_VAULT_PASSWORD_FILE", v)))
+    };
+    for options in [
+        &["--vault-password-file", "password"][..],
+        &["--vault-pass-file=program"],
+        &["--vault-id", "password"],
+        &["--vault-id", "any@program"],
+        &["--vault-id", "wrong@hosts.yaml", "--vault-password-file", "password"],
+    ] {
+        let (code, out, err) = validate(options, None);
+        assert_eq!((code, out.as_str()), (0, "valid: 1 play, 1 resource, 1 host rendered\n"), "{options:?}: {err}");
+    }
+    assert_eq!(validate(&[], Some("password")).0, 0);
+    let (code, _, err) = validate(&[], None);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("error: this value is encrypted, and no vault password is given\n  --> hosts.yaml:4:"),
+        "{err}"
+    );
+    assert!(err.contains("used here:\n  --> site.yaml:4:"), "{err}");
+    let (code, _, err) = validate(&["--vault-password-file", "hosts.yaml"], None);
+    assert!(code == 1 && err.starts_with("error: the vault password (`default`) doesn't open this value"), "{err}");
+    let (code, _, err) = validate(&["--vault-password-file", "none"], None);
+    assert!(code == 1 && err.starts_with("error: the vault password file none doesn't exist"), "{err}");
+}
+
+#[test]
+fn what_is_opened_is_not_shown() {
+    let site = site();
+    let run = |arguments: &[&str]| {
+        let mut all = vec![arguments[0], "-i", "hosts.yaml", "--vault-password-file", "password"];
+        all.extend(&arguments[1..]);
+        let (code, out, err) = netplay_with(site.path(), &all, None);
+        for secret in PLAIN {
+            assert!(!out.contains(secret) && !err.contains(secret), "{arguments:?}: {out}{err}");
+        }
+        (code, out)
+    };
+    let (code, out) = run(&["apply", "site.yaml", "--check", "--diff", "-vv", "--output", "ndjson"]);
+    assert_eq!(code, 2, "{out}");
+    assert!(out.contains(r#""address":"copy:/srv/none/(secret)","title":"of (secret)""#), "{out}");
+    assert!(run(&["graph", "site.yaml"]).1.contains("1. copy:/srv/none/(secret)\\nof (secret)"));
+    let (_, out) =
+        run(&["run", "-e", "ansible_connection=local", "--", "echo hunter2-hunter2, deep-sealed-value and all"]);
+    assert!(out.contains("(secret), (secret) and all"), "{out}");
+    assert!(run(&["inventory", "--list"]).1.contains("\"__ansible_vault\": \"$ANSIBLE_VAULT;1.1;AES256\\n"));
+    let wrong = "- hosts: h1\n  resources:\n  - copy: {dest: '{{ direct }}', content: x}\n  - '{{ direct | nope }}'\n";
+    fs::write(site.path().join("site.yaml"), wrong).unwrap();
+    run(&["validate", "site.yaml"]);
+    let wrong = "- hosts: h1\n  resources:\n  - copy: {dest: '{{ direct }}', content: x}\n";
+    fs::write(site.path().join("site.yaml"), wrong).unwrap();
+    let (code, out) = run(&["validate", "site.yaml"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+}
