@@ -27,3 +27,4 @@ mod state;
 mod sysctl;
 mod told;
 mod transport;
+mod vault;
