@@ -23,6 +23,9 @@ const SHORTEST: usize = 4;
 /// Shorter lines are found as whole words only, as they are written.
 const LONG: usize = 8;
 
+/// From this size on an output may be the end of a longer one: the last 64 KiB of what a command prints are kept.
+const TAIL: usize = 60_000;
+
 /// A text that no output may show. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
@@ -137,12 +140,44 @@ impl Secrets {
         }
         let levels = self.set().levels();
         let mut found: Vec<Range<usize>> = levels.iter().flat_map(|level| level.find(bytes)).collect();
+        found.extend(self.cut(bytes));
         found.sort_unstable_by_key(|r| r.start);
         found.dedup_by(|next, last| {
             let touch = next.start <= last.end;
             last.end = if touch { last.end.max(next.end) } else { last.end };
             touch
         });
+        found
+    }
+
+    /// What is left of secrets that were cut: before and behind an ellipsis, and where a long output begins, of which only
+    /// the end was kept.
+    fn cut(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        const ELLIPSIS: &[u8] = "…".as_bytes();
+        let marks = bytes.windows(ELLIPSIS.len()).enumerate().filter(|(_, w)| *w == ELLIPSIS).map(|(at, _)| at);
+        let (mut ends, mut starts) = (Vec::new(), Vec::new());
+        for at in marks {
+            ends.push(bytes[..at].trim_ascii_end().len());
+            let rest = &bytes[at + ELLIPSIS.len()..];
+            starts.push(bytes.len() - rest.trim_ascii_start().len());
+        }
+        if bytes.len() >= TAIL {
+            starts.push(0);
+        }
+        if ends.is_empty() && starts.is_empty() {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for line in &self.set().lines {
+            let longest = |fits: &dyn Fn(usize) -> bool| (SHORTEST..line.len()).rev().find(|n| fits(*n));
+            for &end in &ends {
+                found.extend(longest(&|n| bytes[..end].ends_with(&line[..n])).map(|n| end - n..end));
+            }
+            for &start in &starts {
+                let rest = &bytes[start..];
+                found.extend(longest(&|n| rest.starts_with(&line[line.len() - n..])).map(|n| start..start + n));
+            }
+        }
         found
     }
 
@@ -320,6 +355,20 @@ mod tests {
             set.redact("toor: toor2 Toor _toor mtu 9000, 19000 1 eth true"),
             "(secret): toor2 Toor _toor mtu (secret), 19000 1 eth true"
         );
+    }
+
+    #[test]
+    fn a_secret_that_was_cut_leaves_nothing() {
+        let long: String = (0..200).map(|n| format!("{n:03}x")).collect();
+        let set = of(&[&long, "hunter2-hunter2"]);
+        let cut = |text: &str| set.redact(text).into_owned();
+        assert_eq!(
+            cut(&format!("key {} … 300 characters … {} end", &long[..296], &long[600..])),
+            "key (secret) … 300 characters … (secret) end"
+        );
+        assert_eq!(cut("say hunter2-hunt … 9 characters … ter2 x"), "say (secret) … 9 characters … (secret) x");
+        let output = format!("ter2-hunter2\n{}", "line\n".repeat(20_000));
+        assert!(cut(&output).starts_with("(secret)\nline\n"));
     }
 
     #[test]
