@@ -299,6 +299,8 @@ fn yaml_scalar(node: &Node) -> String {
                 && !text.contains(odd)
                 && !text.starts_with(['-', '=', '~', ' ', '.'])
                 && !text.ends_with(' ')
+                // A key that would be taken for a merge.
+                && text != "<<"
                 && !text.is_empty();
             if simple {
                 return text.to_owned();

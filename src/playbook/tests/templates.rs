@@ -160,6 +160,7 @@ fn filters_are_those_of_ansible() {
         ("{{ d | to_yaml }}", "'b: 1\na:\n  - x\n  - 0644\n'"),
         ("{{ [{'a': 1, 'b': [2]}, []] | to_yaml }}", "'- a: 1\n  b:\n    - 2\n- []\n'"),
         ("{{ ['yes', '1', '', 'a: b', '-x'] | to_yaml }}", "'- \"yes\"\n- \"1\"\n- \"\"\n- \"a: b\"\n- \"-x\"\n'"),
+        ("{{ {'<<': 1} | to_yaml }}", "'\"<<\": 1\n'"),
         ("{{ ('[1, {\"a\": null}]' | from_json)[1].a is none }}", "TRUE"),
         (r"{{ s | regex_replace('^eth(\\d+)\\.(\\d+)$', 'vlan\\2-\\1') }}", "'vlan100-0'"),
         ("{{ s | regex_search('[0-9]+$') }}", "'100'"),
