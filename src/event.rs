@@ -153,6 +153,8 @@ pub struct ResourceEvent {
     pub status: Status,
     /// What has changed, would change, or is still to.
     pub changes: Vec<Change>,
+    /// Of what failed: what was changed all the same.
+    pub done: Vec<Change>,
     /// The files among that.
     pub files: Vec<FileDiff>,
     /// What the operator should know.

@@ -576,6 +576,7 @@ impl Going<'_> {
                 position: n + i,
                 status: Status::Skipped,
                 changes: Vec::new(),
+                done: Vec::new(),
                 files: Vec::new(),
                 warnings: Vec::new(),
                 error: None,
@@ -606,6 +607,7 @@ impl Going<'_> {
                 position: outcome.position,
                 status: outcome.status,
                 changes: outcome.changes,
+                done: outcome.done,
                 files: outcome.files,
                 warnings: outcome.warnings,
                 error: outcome.error,
@@ -619,12 +621,13 @@ impl Going<'_> {
 /// Takes the values of a `no_log` resource out of what is told of it.
 fn hide(mut outcome: Outcome) -> Outcome {
     // The name of what changes may hold values too: that of a guard is its text.
-    for change in &mut outcome.changes {
+    for change in outcome.changes.iter_mut().chain(&mut outcome.done) {
         change.field = "(no_log)".to_owned();
         change.from = "(no_log)".into();
         change.to = "(no_log)".into();
     }
     outcome.changes.dedup();
+    outcome.done.dedup();
     outcome.files.clear();
     outcome.warnings.clear();
     if let Some(error) = &mut outcome.error {

@@ -69,7 +69,7 @@ impl Plan {
             if matches!(self.slots[n + h].now, Now::Finished { .. }) {
                 continue;
             }
-            let by_segment: Vec<usize> = self.notifiers(h).filter(|i| chosen.contains(i)).collect();
+            let by_segment: Vec<usize> = self.notifiers(h).filter(|i| chosen.contains(i) && !self.doomed(*i)).collect();
             if !called.contains(&h) && by_segment.is_empty() {
                 continue;
             }

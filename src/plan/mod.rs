@@ -47,6 +47,8 @@ pub struct Outcome {
     pub status: Status,
     /// What changed, would change or is still to.
     pub changes: Vec<Change>,
+    /// Of what failed: what was changed all the same.
+    pub done: Vec<Change>,
     /// The files among that.
     pub files: Vec<FileDiff>,
     /// What the operator should know.
@@ -642,6 +644,22 @@ impl Plan {
         self.finish(i, outcome, None, false);
     }
 
+    /// The same after steps were taken: what is left is still to change, the rest of it was done.
+    fn fail_after(&mut self, i: usize, kind: &'static str, trouble: Trouble, before: Assessment, left: Vec<Change>) {
+        let open = |c: &&Change| !left.iter().any(|l| l.field == c.field);
+        let done: Vec<Change> = before.changes.iter().filter(open).cloned().collect();
+        self.fail_with(i, kind, trouble, Assessment { changes: left, ..before });
+        if let Some(outcome) = self.finished.iter_mut().find(|o| o.position == i) {
+            outcome.done = done;
+        }
+    }
+
+    /// Whether it is known to fail though its steps are taken: it calls for no handler then.
+    fn doomed(&self, i: usize) -> bool {
+        let lasts = |a: &Assessment| a.obstacle.as_ref().is_some_and(|o| o.weight == Weight::Lasts);
+        matches!(&self.slots[i].now, Now::Ready(a) if lasts(a))
+    }
+
     fn finish(&mut self, i: usize, outcome: Outcome, cause: Option<usize>, verified: bool) {
         self.slots[i].now = Now::Finished { status: outcome.status, verified, cause };
         self.finished.retain(|o| o.position != i);
@@ -655,6 +673,7 @@ impl Outcome {
             position,
             status,
             changes: Vec::new(),
+            done: Vec::new(),
             files: Vec::new(),
             warnings: Vec::new(),
             error: None,

@@ -48,7 +48,7 @@ impl Plan {
                         all.extend(previous);
                     }
                 } else if self.called[i - n].is_empty() {
-                    any.extend(self.notifiers(i - n).filter_map(|j| last.get(&j)));
+                    any.extend(self.notifiers(i - n).filter(|&j| !self.doomed(j)).filter_map(|j| last.get(&j)));
                 }
             }
             all.sort_unstable();

@@ -117,7 +117,8 @@ impl Plan {
                 Err(error) => return self.fail_with(i, "expression", trouble_of(&error), before),
             }
         }
-        if changed {
+        let doomed = before.obstacle.as_ref().is_some_and(|o| o.weight == Weight::Lasts);
+        if changed && !doomed {
             for &h in self.graph.notify.get(i).into_iter().flatten() {
                 self.called[h].insert(i);
             }
@@ -180,11 +181,10 @@ impl Plan {
         let Applied { before, changed, unknown, failed } = applied;
         if let Some(trouble) = failed {
             // It may have got half-way: what is left is what the probe says.
-            let changes = match reading {
-                Ok(Reading::State(after)) => after.changes,
-                Ok(Reading::NotYet(_)) | Err(_) => before.changes,
+            return match reading {
+                Ok(Reading::State(after)) => self.fail_after(i, "step", trouble, before, after.changes),
+                Ok(Reading::NotYet(_)) | Err(_) => self.fail_with(i, "step", trouble, before),
             };
-            return self.fail_with(i, "step", trouble, Assessment { changes, ..before });
         }
         let after = match reading {
             Ok(Reading::State(after)) => after,
@@ -201,7 +201,7 @@ impl Plan {
             if action || !after.remaining.is_empty() {
                 let seen = if action { "whether it ran can't be told".to_owned() } else { differs(&after.remaining) };
                 let trouble = Trouble::new(format!("{why}: {seen}")).hint("run it again");
-                return self.fail_with(i, "unknown", trouble, Assessment { changes: after.changes, ..before });
+                return self.fail_after(i, "unknown", trouble, before, after.changes);
             }
             warnings.push(format!("{why}, but it is as wanted now"));
         }
@@ -211,13 +211,14 @@ impl Plan {
         {
             let mut trouble = Trouble::new(differs(&now));
             trouble.hint = after.obstacle.as_ref().and_then(|o| o.trouble.hint.clone());
-            return self.fail_with(i, "verify", trouble, Assessment { warnings, changes: now, ..before });
+            return self.fail_after(i, "verify", trouble, Assessment { warnings, ..before }, now);
         }
         if let Some(obstacle) =
             after.obstacle.as_ref().or(before.obstacle.as_ref().filter(|o| o.weight == Weight::Lasts))
         {
             let trouble = obstacle.trouble.clone();
-            return self.fail_with(i, "obstacle", trouble, Assessment { warnings, ..before });
+            let left = after.changes.iter().filter(|c| !later(c)).cloned().collect();
+            return self.fail_after(i, "obstacle", trouble, Assessment { warnings, ..before }, left);
         }
         let status = match (changed, after.remaining.iter().chain(&before.changes).any(later)) {
             (_, true) => Status::RebootPending,

@@ -33,6 +33,8 @@ pub(crate) struct Fake {
     timeout: Option<u32>,
     /// Its change takes effect at the next boot, and this is what it reads until then.
     later: Option<&'static str>,
+    /// What it is at boot can't be made right.
+    lasts: bool,
 }
 
 impl Fake {
@@ -116,8 +118,12 @@ impl Resource for Fake {
         Ok(if word == "?" { Reading::NotYet(Trouble::new("there is none")) } else { Reading::State(word.clone()) })
     }
     fn diff(&self, now: &String) -> Vec<Change> {
-        if now == "up" || self.gate {
+        if (now == "up" && !self.lasts) || self.gate {
             return vec![];
+        }
+        if self.lasts {
+            let live = (now != "up").then(|| Change::now("word", now.as_str(), "up"));
+            return live.into_iter().chain([Change::now("boot", "down", "up")]).collect();
         }
         let effect = if self.later == Some(now) { Effect::Reboot } else { Effect::Now };
         vec![Change { effect, ..Change::now("word", now.as_str(), "up") }]
@@ -138,6 +144,9 @@ impl Resource for Fake {
         let trouble = Trouble::new("no");
         if let Some(folder) = self.folder.filter(|_| now == "no folder") {
             return Some(crate::resource::Obstacle::unless(trouble, vec![Claim::new("fake", folder)]));
+        }
+        if self.lasts {
+            return Some(crate::resource::Obstacle::lasts(trouble));
         }
         (self.gate && now != "up").then_some(crate::resource::Obstacle::stops(trouble))
     }
@@ -356,6 +365,31 @@ fn check_foretells_and_touches_nothing() {
         "a=WouldChange, b=Ok, s=WouldChange (can't be known before fake:a has changed), h=WouldChange (notified by fake:a)"
     );
     assert_eq!((host.executions, host.log.len()), (1, 0));
+}
+
+#[test]
+fn what_a_failed_one_changed_all_the_same_is_told_apart() {
+    let mut host = Host::new(&[("a", "down"), ("h", "up")]);
+    let resources = || vec![Fake { lasts: true, ..Fake::new("a").notify("h") }];
+    let handlers = || vec![Fake { act: true, ..Fake::new("h") }];
+    let mut plan = plan(resources(), handlers(), Policy::default());
+    for who in plan.users() {
+        let answers = host.answers(plan.questions(&who));
+        plan.absorb(&who, &answers);
+    }
+    let Next::Segment(segment) = plan.advance() else { panic!("nothing to do") };
+    let ran = host.run(&segment);
+    plan.settle(&segment, &ran);
+    let answers = host.answers(plan.questions(&segment.who));
+    plan.absorb(&segment.who, &answers);
+    assert!(matches!(plan.advance(), Next::Done));
+    let outcomes = plan.outcomes();
+    let a = outcomes.iter().find(|o| o.position == 0).unwrap();
+    assert_eq!(a.status, Status::Failed);
+    let fields = |changes: &[Change]| changes.iter().map(|c| c.field.clone()).collect::<Vec<_>>();
+    assert_eq!((fields(&a.done), fields(&a.changes)), (vec!["word".to_owned()], vec!["boot".to_owned()]));
+    // Who fails calls for no handler, though its steps succeed.
+    assert_eq!(host.log, ["owe fake:h", "a"]);
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(super) struct Failure {
     message: String,
     hint: Option<String>,
     changes: Vec<String>,
+    done: Vec<String>,
 }
 
 impl Failure {
@@ -35,8 +36,9 @@ impl Failure {
         let failure = Failure::new(play, word, event.error.as_ref(), &event.host);
         let title = event.title.clone().filter(|t| event.address.split_once(':').is_none_or(|(_, id)| *id != **t));
         // A verification says itself what still differs.
-        let changes = if failure.kind == "verify" { Vec::new() } else { changes(event) };
-        Failure { address: Some(event.address.clone()), title, changes, ..failure }
+        let left = if failure.kind == "verify" { Vec::new() } else { changes(event, &event.changes) };
+        let done = changes(event, &event.done);
+        Failure { address: Some(event.address.clone()), title, changes: left, done, ..failure }
     }
 
     /// Of a host that there was no session with, or that broke.
@@ -56,6 +58,7 @@ impl Failure {
             message: error.map_or(String::new(), |e| text(&e.message)),
             hint: error.and_then(|e| e.hint.as_ref()).map(text),
             changes: Vec::new(),
+            done: Vec::new(),
         }
     }
 
@@ -277,6 +280,7 @@ fn tell(blocks: &[Block], out: &mut String, hosts: &mut Hosts, palette: Palette,
     out.push_str(&format!("{}\n", wrap(&start, width, 4)));
     let mut detail = |text: &str| out.push_str(&format!("    {}\n", wrap(text, width.map(|w| w.saturating_sub(4)), 6)));
     lines.for_each(&mut detail);
+    failure.done.iter().for_each(|change| detail(&format!("changed all the same: {change}")));
     failure.changes.iter().for_each(|change| detail(&format!("still to change: {change}")));
     for (i, line) in failure.hint.iter().flat_map(|hint| hint.lines()).enumerate() {
         let line = line.replace(SELF, name);

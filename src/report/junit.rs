@@ -93,10 +93,10 @@ impl JUnit {
                 Verdict::Skipped(format!("failed, ignored{why}"))
             }
             (Status::Failed | Status::RolledBack, Some(error)) => {
-                Verdict::Failure(error.kind, error.message.clone(), told(error, &changes(e)))
+                Verdict::Failure(error.kind, error.message.clone(), told(error, &changes(e, &e.changes)))
             }
             (Status::Failed | Status::RolledBack, None) => {
-                Verdict::Failure("failed", "failed".to_owned(), changes(e).join("\n"))
+                Verdict::Failure("failed", "failed".to_owned(), changes(e, &e.changes).join("\n"))
             }
             (Status::Skipped, _) => Verdict::Skipped(e.because.clone().unwrap_or_default()),
             (Status::Ok | Status::Changed | Status::WouldChange | Status::RebootPending, _) => {

@@ -20,7 +20,9 @@ pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
                 None | Some("") => String::new(),
                 Some(called) => format!(", {}", clean(called)),
             };
-            return std::iter::once(format!("{verb} handler {title}{because}")).chain(changes(event)).collect();
+            return std::iter::once(format!("{verb} handler {title}{because}"))
+                .chain(changes(event, &event.changes))
+                .collect();
         }
     }
     let word = match event.status {
@@ -30,7 +32,7 @@ pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
         Status::Failed | Status::RolledBack => return failed(event),
         Status::Ok | Status::Skipped => return Vec::new(),
     };
-    let mut lines = changes(event);
+    let mut lines = changes(event, &event.changes);
     match lines.is_empty() {
         true => lines.push(if word.is_empty() { "changed" } else { word }.to_owned()),
         false if !word.is_empty() => lines.iter_mut().for_each(|line| *line = format!("{word}: {line}")),
@@ -49,17 +51,17 @@ fn failed(event: &ResourceEvent) -> Vec<String> {
         lines[0] += &format!(": {}", clean(&error.message));
         lines.extend(error.hint.iter().map(|hint| format!("help: {}", clean(hint))));
     }
-    lines.extend(changes(event));
+    lines.extend(changes(event, &event.changes));
     lines
 }
 
 /// The values that differ, `FIELD FROM → TO`; short ones share a line (`live 1500 → 9000; boot absent → 9000`). Fields
 /// with the same values share them. The field isn't named where it is the resource's own name, nor where all there is,
 /// what runs and what the next boot finds, says the same.
-pub(super) fn changes(event: &ResourceEvent) -> Vec<String> {
+pub(super) fn changes(event: &ResourceEvent, of: &[Change]) -> Vec<String> {
     let identity = event.address.split_once(':').map_or("", |(_, identity)| identity);
     let mut groups: Vec<(&Change, Vec<&str>)> = Vec::new();
-    for change in &event.changes {
+    for change in of {
         let alike = groups
             .iter_mut()
             .find(|(first, _)| first.from == change.from && first.to == change.to && first.effect == change.effect);

@@ -37,6 +37,7 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
                 position: _,
                 status: _,
                 changes,
+                done,
                 files,
                 warnings,
                 error,
@@ -45,11 +46,11 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
             } = &mut **e;
             shared(address, secrets);
             title.iter_mut().for_each(|t| shared(t, secrets));
-            changes.iter_mut().for_each(|c| change(c, secrets));
+            changes.iter_mut().chain(&mut *done).for_each(|c| change(c, secrets));
             let told = files.clone();
             files.iter_mut().for_each(|f| file(f, secrets));
             if *files != told {
-                changes.iter_mut().for_each(digest);
+                changes.iter_mut().chain(done).for_each(digest);
             }
             all(warnings);
             error.iter_mut().for_each(|p| problem(p, secrets));

@@ -40,6 +40,7 @@ fn resource(address: &str, status: Status) -> ResourceEvent {
         position: 0,
         status,
         changes: Vec::new(),
+        done: Vec::new(),
         files: Vec::new(),
         warnings: Vec::new(),
         error: None,

@@ -71,6 +71,8 @@ fn without_an_owner_the_live_value_is_all() {
         "{said}"
     );
     assert_eq!(mtu(host, "eth1"), "9000");
+    let told = run.resource(host.0, "mtu:eth1");
+    assert_eq!((&told["done"][0]["field"], &told["changes"]), (&"live".into(), &serde_json::json!([])));
     let netplay = netplay.file("site.yaml", &play("    - mtu: {interface: eth1, mtu: 9000, persist: false}\n"));
     assert_eq!(Told::by(&netplay, 0).status("mtu:eth1"), "ok");
 }

@@ -18,13 +18,14 @@ const SITE: &str = "
     - service: {name: irqbalance, state: stopped, enabled: false}
       notify: rerun
     - copy: {dest: /etc/nccl.conf, content: \"family={{ facts.os.family }}\\n\"}
-    - command: {cmd: echo built >/etc/built, creates: /etc/built}
+    - command: {cmd: 'echo {{ word }} >/etc/built', creates: /etc/built}
   handlers:
     - name: rerun
       service: {name: dbus, state: restarted}
 ";
 
-const CLUSTER: &str = "all: {children: {gpu: {hosts: {n1: {}, image: {ansible_connection: local}}}}}\n";
+const CLUSTER: &str = "all: {children: {gpu: {hosts: {n1: {}}, vars: {word: built}}}}\n";
+const IMAGE: &str = "all: {children: {gpu: {hosts: {image: {ansible_connection: local}}}}}\n";
 
 /// The block of docs/provisioning.md below the mark of this name.
 fn block(name: &str) -> String {
@@ -47,7 +48,7 @@ fn prepare(host: Host<'_>) {
     assert!(copied.success());
     host.sh(&format!(
         "mkdir -p /srv/image /srv/site && mount --bind / /srv/image && cd /srv/site
-        cat >cluster.yaml <<'E'\n{CLUSTER}E\ncat >site.yaml <<'E'\n{SITE}E\n"
+        cat >cluster.yaml <<'E'\n{CLUSTER}E\ncat >image.yaml <<'E'\n{IMAGE}E\ncat >site.yaml <<'E'\n{SITE}E\n"
     ));
 }
 
@@ -58,7 +59,7 @@ fn boots_as_wanted(hosts: &Hosts) {
     let boots = host.boots();
     ssh(host.0, "systemctl reboot");
     host.wait_for_boot(boots + 1);
-    let site = SITE.replace("hosts: gpu", "hosts: all");
+    let site = SITE.replace("hosts: gpu", "hosts: all").replace("{{ word }}", "built");
     let netplay = Netplay::new(hosts, &["apply", "-i", "inventory.yaml", "site.yaml", "--output", "ndjson"]);
     let told = Told::by(&netplay.file("site.yaml", &site), 0);
     // What doesn't last is all that is left to do.
@@ -103,7 +104,7 @@ fn a_container_build_and_installers_make_what_boots_as_wanted() {
     let undo = "rm -f /etc/built /etc/nccl.conf /etc/sysctl.d/99-zz-netplay.conf; systemctl enable irqbalance";
     let done = |said: String| assert!(said.contains("1 host: 1 changed"), "{said}");
     let run = block("container");
-    let run = run.lines().find_map(|line| line.strip_prefix("RUN ")).expect("a RUN line");
+    let (_, run) = run.split_once("RUN ").expect("a RUN line");
     done(host.sh(&format!("chroot /srv/image sh -ec '{run}' 2>&1")));
     host.sh("! ls -d /srv/image/run/netplay || exit 1; ! ls -d /srv/image/tmp/site");
     host.sh(undo);
