@@ -194,6 +194,20 @@ pub(crate) fn reader(data: &[u8]) {
     assert_eq!(whole, feed(usize::from(cut % 32) + 1));
 }
 
+/// A file that may be encrypted as a whole, or have encrypted values.
+pub(crate) fn vault(data: &[u8]) {
+    let mut vault = Vault::default();
+    vault.add(None, "secret").unwrap();
+    vault.add(Some("lab"), "another").unwrap();
+    let Ok(source) = vault.text("secrets.yaml", data.to_vec(), Kind::Inventory) else { return };
+    let Ok(Some(node)) = yaml::load_one(&source, Kind::Inventory) else { return };
+    vault.conceal(&node);
+    vault.learn(&node);
+    if let Ok(opened) = vault.open_all(&node) {
+        assert!(!netplay::inventory::vault::any_sealed(&opened), "a value is still encrypted");
+    }
+}
+
 /// A target of the fuzzer and its name.
 #[cfg(test)]
 type Target = (&'static str, fn(&[u8]));
@@ -205,6 +219,7 @@ const TARGETS: &[Target] = &[
     ("pattern", pattern),
     ("playbook", playbook),
     ("reader", reader),
+    ("vault", vault),
 ];
 
 #[test]
