@@ -3,10 +3,12 @@
 import contextlib, fcntl, json, os, select, shutil, signal, socket, stat, struct, subprocess, sys, time
 
 from hosts import BRIDGES, CONTROLLER, CONTROLLER_MAC, host_files
+from vm import CPUS, Monitor, accelerator, become_qemu
 from system import (BIND, CGROUP, FS, LAYER, LOGS, NEWIPC, NEWNET, NEWNS, NEWPID, NEWUTS, NODEV, NOEXEC, NOSUID, PATH,
                     PRIVATE, RDONLY, REC, REMOUNT, ROOTFS, RUN, WISHES, check, libc, mount, put, read, replace, run, unshare)
 
-BOOT_SECONDS = 180
+# How long a boot may take; with a kernel that runs under software emulation, on a machine that has much to do.
+BOOT_SECONDS, VM_BOOT_SECONDS = 180, 600
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 # What /proc/sys/net/core holds on a machine but not, or not writable, in a network namespace.
@@ -160,6 +162,10 @@ def become_nspawn(host):
         {"PATH": PATH, "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"})
 
 
+def boot_seconds(kinds):
+    return VM_BOOT_SECONDS if "vm" in kinds else BOOT_SECONDS
+
+
 class Init:
     """Pid 1 of the lab's namespaces. When it ends, by whatever cause, the kernel ends all that is in them."""
 
@@ -167,32 +173,37 @@ class Init:
         self.hosts = {host.name: host for host in hosts}
         self.report, self.lifeline, self.owner = report, lifeline, owner
         self.state = {host.name: {"kind": host.kind, "address": host.address, "state": "off", "boots": 0, "pid": 0} for host in hosts}
-        self.deadline = time.time() + BOOT_SECONDS
+        self.deadline = time.time() + boot_seconds({host.kind for host in hosts})
+        self.monitors = {}
+        self.poll = select.poll()
 
     def main(self):
         mount("lab", FS, "tmpfs", 0, "mode=755,nr_inodes=0")
         run(["ip", "-batch", "-"], "link set lo up\n" + "".join(
             f"link add {bridge} type bridge stp_state 0 mcast_snooping 0\nlink set {bridge} mtu 9000 addrgenmode none up\n"
             for bridge in BRIDGES) + f"link set mgmt address {CONTROLLER_MAC}\naddr add {CONTROLLER}/16 dev mgmt\n")
+        if any(host.kind == "vm" for host in self.hosts.values()):
+            self.accelerator = accelerator()
         wake, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
         self.boot(list(self.hosts.values()))
-        poll = select.poll()
         for descriptor in (wake, self.lifeline, self.owner):
             if descriptor is not None:
-                poll.register(descriptor, select.POLLIN)
+                self.poll.register(descriptor, select.POLLIN)
         while True:
             self.look()
             waiting = any(entry["state"] == "booting" for entry in self.state.values())
-            for descriptor, _ in poll.poll(50 if waiting else None):
+            for descriptor, _ in self.poll.poll(50 if waiting else None):
                 if descriptor == wake:
                     os.read(wake, 4096)
                     self.reap()
                     self.grant()
+                elif descriptor in self.monitors:
+                    self.listen(descriptor)
                 elif descriptor == self.lifeline and os.read(descriptor, 1):
-                    poll.unregister(descriptor)  # `lab up` has seen all hosts answer: the lab stays
+                    self.poll.unregister(descriptor)  # `lab up` has seen all hosts answer: the lab stays
                     self.lifeline = None
                 else:
                     return  # `lab up` was killed, or the process named by --while has ended
@@ -207,7 +218,7 @@ class Init:
         subprocess.run(["ip", "-force", "-batch", "-"], input="".join(ports), text=True, stderr=subprocess.DEVNULL)
         started = []
         for host in hosts:
-            if host.systemd:
+            if host.kind == "sysd":
                 self.mount_root(host)
             ours, theirs = socket.socketpair()
             pid = os.fork()
@@ -221,16 +232,21 @@ class Init:
         for host, pid, pipe in started:
             for link, (bridge, _) in host.links.items():
                 port = f"{host.name}-{link}"
-                lines += [f"link add {port} mtu 9000 type veth peer name {link} address {host.mac(link)} netns {pid}",
-                          f"link set {port} addrgenmode none master {bridge} up"]
+                lines += [f"tuntap add {port} mode tap{' multi_queue' * (CPUS > 1)}" if host.kind == "vm" else
+                          f"link add {port} type veth peer name {link} address {host.mac(link)} netns {pid}",
+                          f"link set {port} mtu 9000 addrgenmode none master {bridge} up"]
             if host.kind != "hidden":
                 lines.append(f"neigh replace {host.address} lladdr {host.mac('eth0')} dev mgmt nud permanent")
         run(["ip", "-batch", "-"], "\n".join(lines) + "\n")
         for host, pid, pipe in started:
             pipe.send(b"g")
-            if not host.systemd:
-                pid = int(pipe.recv(16) or 0)
-            pipe.close()
+            if host.kind == "vm":
+                self.monitors[pipe.fileno()] = Monitor(host, pid, pipe)
+                self.poll.register(pipe.fileno(), select.POLLIN)
+            else:
+                if host.kind != "sysd":
+                    pid = int(pipe.recv(16) or 0)
+                pipe.close()
             self.state[host.name].update(
                 state="booting" if pid else "off", pid=pid, boots=self.state[host.name]["boots"] + 1)
         self.save()
@@ -244,12 +260,16 @@ class Init:
     def child(self, host, pipe):
         """What becomes a host. Never returns."""
         try:
+            if host.kind == "vm":
+                pipe.send(b"n")
+                pipe.recv(1)
+                become_qemu(host, self.accelerator, pipe)
             unshare(NEWNET | NEWNS)
             mount(None, "/", None, REC | PRIVATE)
             pipe.send(b"n")
             pipe.recv(1)
             configure_links(host)
-            if host.systemd:
+            if host.kind == "sysd":
                 become_nspawn(host)
             fresh = not os.path.exists(f"{FS}/{host.name}/upper")
             overlay(host)
@@ -280,12 +300,29 @@ class Init:
                 code = ended[entry["pid"]]
                 entry.update(state="off", pid=0)
                 print(f"{name}: boot {entry['boots']} ended with {code}", file=sys.stderr, flush=True)
-                if self.hosts[name].systemd and code == 133:
+                if entry["kind"] == "sysd" and code == 133:
                     again.append(self.hosts[name])
         if ended:
             self.save()
         if again:
             self.boot(again)
+
+    def listen(self, descriptor):
+        """Follows what qemu tells of a host: it restarts by itself, without ending."""
+        monitor = self.monitors[descriptor]
+        entry, events = self.state[monitor.host.name], monitor.events()
+        if events is None:
+            self.poll.unregister(descriptor)
+            del self.monitors[descriptor]
+            return
+        # What one tells that has been killed, when the next one runs, or none, is no news.
+        for event in events if entry["pid"] == monitor.pid else []:
+            entry["state"] = "up" if event == "up" else "booting"
+            # The firmware resets once more by itself, so a reboot is counted when the host is up again.
+            if event == "up":
+                entry["boots"] += monitor.reset
+            monitor.reset = event == "reset" or monitor.reset and event != "up"
+        self.save()
 
     def grant(self):
         """Carries out what `lab reset` and `lab renew` asked for."""
@@ -294,7 +331,7 @@ class Init:
             host, entry = self.hosts[name], self.state[name]
             if entry["pid"]:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(first_process(entry, host.systemd), signal.SIGKILL)
+                    os.kill(first_process(entry), signal.SIGKILL)
                 continue  # its end wakes us again
             wish = read(f"{WISHES}/{name}")
             os.unlink(f"{WISHES}/{name}")
@@ -319,7 +356,7 @@ class Init:
         """Finds out which of the booting hosts answer by now, and tells `lab up`."""
         changed = False
         for name, entry in self.state.items():
-            if entry["state"] == "booting" and answers(entry, self.hosts[name].systemd):
+            if entry["state"] == "booting" and entry["kind"] != "vm" and answers(entry):
                 entry["state"], changed = "up", True
         if changed:
             self.save()
@@ -332,20 +369,20 @@ class Init:
                 self.report = None
 
 
-def first_process(entry, systemd):
-    """The pid of a host's pid 1, as the lab's pid namespace counts."""
-    if not systemd:
+def first_process(entry):
+    """The pid of a host's pid 1, or of the qemu that is the host, as the lab's pid namespace counts."""
+    if entry["kind"] != "sysd":
         return entry["pid"]
     children = read(f"/proc/{entry['pid']}/task/{entry['pid']}/children").split()
     return int(children[-1]) if children else entry["pid"]
 
 
-def answers(entry, systemd):
+def answers(entry):
     """Whether sshd listens, without connecting: a connection would show in its log."""
     try:
         if ":0016 00000000:0000 0A" not in read(f"/proc/{entry['pid']}/net/tcp"):
             return False
         # until this file is gone only root may log in
-        return not systemd or not os.path.lexists(f"/proc/{first_process(entry, True)}/root/run/nologin")
+        return entry["kind"] != "sysd" or not os.path.lexists(f"/proc/{first_process(entry)}/root/run/nologin")
     except OSError:
         return False

@@ -32,8 +32,9 @@ static ENV: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 });
 
 /// The hosts that no test has at the moment, by kind.
-static FREE: LazyLock<Mutex<BTreeMap<Kind, Vec<String>>>> =
-    LazyLock::new(|| Mutex::new([Kind::Fleet, Kind::Hidden, Kind::Sysd].map(|kind| (kind, all(kind))).into()));
+static FREE: LazyLock<Mutex<BTreeMap<Kind, Vec<String>>>> = LazyLock::new(|| {
+    Mutex::new([Kind::Fleet, Kind::Hidden, Kind::Sysd, Kind::Vm].map(|kind| (kind, all(kind))).into())
+});
 static RETURNED: Condvar = Condvar::new();
 
 /// What kind of host a test needs.
@@ -45,6 +46,9 @@ pub(crate) enum Kind {
     Hidden,
     /// A real systemd that really reboots.
     Sysd,
+    /// A whole machine with a kernel of its own. It takes long to boot: unlike the others it isn't renewed for each test,
+    /// and a test leaves it as it was.
+    Vm,
 }
 
 /// One value of `lab env`, such as `LAB_PASSWORD`.
@@ -63,6 +67,7 @@ pub(crate) fn all(kind: Kind) -> Vec<String> {
         Kind::Fleet => "LAB_FLEET",
         Kind::Hidden => "LAB_HIDDEN",
         Kind::Sysd => "LAB_SYSD",
+        Kind::Vm => "LAB_VM",
     };
     env(key).split_whitespace().filter(|name| *name != bastion()).map(str::to_owned).collect()
 }
@@ -76,7 +81,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Waits until so many hosts are free, and renews them.
+    /// Waits until so many hosts are free, and renews them, unless they are [`Kind::Vm`].
     ///
     /// # Panics
     /// When the lab has fewer: such a test can't run, and mustn't pass.
@@ -90,7 +95,9 @@ impl Hosts {
         let names: Vec<String> = free.get_mut(&kind).unwrap().drain(..count).collect();
         drop(free);
         let hosts = Self { kind, names };
-        lab(["renew"].into_iter().chain(hosts.names()));
+        if kind != Kind::Vm {
+            lab(["renew"].into_iter().chain(hosts.names()));
+        }
         hosts
     }
 
@@ -112,6 +119,10 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        if self.kind == Kind::Vm && std::thread::panicking() {
+            // A test that failed hasn't put it back as it was. What comes of this the next test sees.
+            let _ = Command::new(LAB).arg("renew").args(&self.names).status();
+        }
         if let Ok(mut free) = FREE.lock() {
             let names = free.entry(self.kind).or_default();
             names.append(&mut self.names);
@@ -162,11 +173,12 @@ impl Host<'_> {
     /// Waits until the host is up and has booted so often.
     ///
     /// # Panics
-    /// When that takes more than a minute.
+    /// When that takes more than a minute, or five where a kernel boots under software emulation.
     pub(crate) fn wait_for_boot(self, boots: u32) {
         let start = Instant::now();
+        let limit = if self.0.starts_with("vm") { 300 } else { 60 };
         while self.status() != ("up".to_owned(), boots) {
-            assert!(start.elapsed() < Duration::from_secs(60), "{} not up after a minute: {:?}", self.0, self.status());
+            assert!(start.elapsed().as_secs() < limit, "{} not up after {limit} s: {:?}", self.0, self.status());
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -13,6 +13,7 @@ PACKAGES = """
 # What other than networkd can configure interfaces is there and off: a test switches on what it is about.
 OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.wants/networking.service",
        "network-online.target.wants"]
+WITHOUT_DOCUMENTATION = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.
 ROOTFS_VERSION = 2
@@ -40,17 +41,20 @@ Match User forced
 FORCED = "#!/bin/sh\necho 'This account runs one command: this one.'\n"
 NOISE = "echo 'Welcome to the lab.'\necho 'Maintenance on Sunday!' >&2\n"
 
+KINDS = ("fleet", "hidden", "sysd", "vm")
 BRIDGES = ["mgmt", "hidden", "rail1", "rail2"]
 CONTROLLER, CONTROLLER_MAC = "10.99.0.1", "02:63:ff:00:00:00"
 
 
 class Host:
-    """A host's name, addresses and links. `kind` is fleet, hidden or sysd."""
+    """A host's name, addresses and links. `kind` is fleet, hidden, sysd or vm."""
 
     def __init__(self, kind, number, bastion=False):
-        self.kind, self.number, self.systemd = kind, number, kind == "sysd"
-        self.name = f"{'sd' if self.systemd else 'np'}{number:04d}"
-        low = f"200.{number}" if self.systemd else f"{1 + (number - 1) // 250}.{1 + (number - 1) % 250}"
+        self.kind, self.number = kind, number
+        self.prefix = {"sysd": "sd", "vm": "vm"}.get(kind, "np")
+        self.name = f"{self.prefix}{number:04d}"
+        low = {"sd": f"200.{number}", "vm": f"210.{number}"}.get(
+            self.prefix, f"{1 + (number - 1) // 250}.{1 + (number - 1) % 250}")
         management = ("hidden", f"10.98.{low}") if kind == "hidden" else ("mgmt", f"10.99.{low}")
         self.links = {"eth0": management, "eth1": ("rail1", f"10.101.{low}"), "eth2": ("rail2", f"10.102.{low}")}
         if bastion:
@@ -58,13 +62,13 @@ class Host:
         self.address = management[1]
 
     def mac(self, link):
-        return f"02:63:{int(self.systemd):02x}:{int(link[3:]):02x}:{self.number >> 8:02x}:{self.number & 255:02x}"
+        return f"02:63:{('np', 'sd', 'vm').index(self.prefix):02x}:{int(link[3:]):02x}:{self.number >> 8:02x}:{self.number & 255:02x}"
 
 
-def all_hosts(fleet, sysd, hidden):
+def all_hosts(fleet, sysd, hidden, vm):
     shown = [Host("fleet", i, bastion=i == 1 and hidden > 0) for i in range(1, fleet - hidden + 1)]
     return shown + [Host("hidden", i) for i in range(fleet - hidden + 1, fleet + 1)] + \
-        [Host("sysd", i) for i in range(1, sysd + 1)]
+        [Host("sysd", i) for i in range(1, sysd + 1)] + [Host("vm", i) for i in range(1, vm + 1)]
 
 
 def rootfs_stamp():
@@ -75,6 +79,13 @@ def rootfs_is_current():
     return os.path.exists(STAMP) and read(STAMP) == rootfs_stamp()
 
 
+def bootstrap(packages, folder, *options):
+    """Brings Debian packages into a folder, with all that they depend on."""
+    # In a mount and a pid namespace of its own: nothing stays mounted or running if this is killed.
+    run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "mmdebstrap", "--quiet",
+         '--aptopt=Acquire::Languages "none"', *options, "--include=" + ",".join(packages), SUITE, folder])
+
+
 def rootfs():
     """Builds the Debian file system that all hosts share."""
     start, new = time.time(), f"{ROOTFS}.new"
@@ -83,11 +94,7 @@ def rootfs():
     for old in (ROOTFS, new):
         if os.path.exists(old):
             shutil.rmtree(old)
-    # In a mount and a pid namespace of its own: nothing stays mounted or running if this is killed.
-    run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "mmdebstrap", "--quiet", "--variant=minbase",
-         '--aptopt=Acquire::Languages "none"', "--dpkgopt=path-exclude=/usr/share/man/*",
-         "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-         "--include=" + ",".join(PACKAGES), SUITE, new])
+    bootstrap(PACKAGES, new, "--variant=minbase", *WITHOUT_DOCUMENTATION)
     # Host keys belong to a host, and timers would make a quiet host busy at odd times.
     for name in os.listdir(f"{new}/etc/ssh"):
         if name.startswith("ssh_host_"):
@@ -174,7 +181,7 @@ def host_files(host, top):
     for kind in KEY_TYPES:
         put(f"{top}/etc/ssh/ssh_host_{kind}_key", read(f"{KEYS}/{host.name}_{kind}"), 0o600)
         put(f"{top}/etc/ssh/ssh_host_{kind}_key.pub", read(f"{KEYS}/{host.name}_{kind}.pub"))
-    if host.systemd:
+    if host.kind in ("sysd", "vm"):
         for link, (_, address) in host.links.items():
             put(f"{top}/etc/systemd/network/10-{link}.network",
                 f"[Match]\nName={link}\n\n[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n\n"
@@ -186,7 +193,7 @@ def inventory(hosts):
     options = f"-o UserKnownHostsFile={RUN}/known_hosts -o GlobalKnownHostsFile=/dev/null"
     text = "all:\n  vars:\n    ansible_user: root\n    ansible_python_interpreter: /usr/bin/python3\n" \
         f"    ansible_ssh_private_key_file: {KEYS}/id_ed25519\n    ansible_ssh_common_args: {options}\n  children:\n"
-    for kind in ("fleet", "hidden", "sysd"):
+    for kind in KINDS:
         text += f"    {kind}:\n"
         if kind == "hidden":
             text += f"      vars:\n        ansible_ssh_common_args: -F {RUN}/ssh_config -J np0001\n"

@@ -153,6 +153,8 @@ fn netplay_runs_where_the_hosts_are() {
             "      hosts: {}",
             "    sysd:",
             "      hosts: {}",
+            "    vm:",
+            "      hosts: {}",
         ]
     );
     assert!(netplay.start().wait().unwrap().success());

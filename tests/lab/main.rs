@@ -3,6 +3,7 @@
 //! They are built with the feature `lab` only, so that a plain `cargo test` doesn't pass them by.
 //! `tests/run` starts a lab and runs them; by hand it is
 //! `tests/lab/lab up --fleet 8 --hidden 2 --sysd 3; cargo test --features lab --test lab`.
+//! Those that need a kernel of their own have a feature too: `lab up --vm 1` and `--features vm`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
 
@@ -15,6 +16,8 @@ mod ifcfg;
 mod itself;
 mod kernel_module;
 mod logs;
+#[cfg(feature = "vm")]
+mod machine;
 mod mtu;
 mod openssh;
 mod outcome;

@@ -1,0 +1,220 @@
+//! What needs a kernel of its own: bonds and VLANs, modules, parameters that no namespace has, and a real boot.
+//!
+//! The tests share one machine, as a boot of it takes long, and each leaves it as it was.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Host, Hosts, Kind, Netplay, ssh};
+use crate::told::{Told, apply, play};
+
+/// The MTUs of the stack, from below: `eth1 eth2 bond0 bond0.7`.
+fn mtus(host: Host<'_>) -> String {
+    host.sh("cd /sys/class/net; for i in eth1 eth2 bond0 bond0.7; do cat $i/mtu 2>/dev/null || echo none; done | xargs")
+        .trim()
+        .to_owned()
+}
+
+#[track_caller]
+fn wait_for_mtus(host: Host<'_>, wanted: &str) {
+    let start = Instant::now();
+    while mtus(host) != wanted {
+        assert!(start.elapsed() < Duration::from_secs(60), "{} instead of {wanted} after a minute", mtus(host));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What a test may leave behind: modules, interfaces, files, values.
+fn picture(host: Host<'_>) -> String {
+    host.sh(
+        "cd /sys/module; for m in */initstate; do echo ${m%/*}; done; ls /sys/class/net /etc/modules-load.d /etc/modprobe.d \
+         /etc/sysctl.d /etc/systemd/network; sysctl net.core.rmem_max net.core.rps_sock_flow_entries \
+         net.ipv4.tcp_congestion_control; cat /sys/class/net/eth[012]/mtu",
+    )
+}
+
+/// Unloads the modules that weren't there, and asserts that nothing else is left behind.
+#[track_caller]
+fn leave(host: Host<'_>, before: &str) {
+    // Those that others use go in a later round.
+    host.sh(&format!(
+        "cd /sys/module; before='{before}'; for round in 1 2 3 4 5 6; do for m in */initstate; do m=${{m%/*}}
+           echo \"$before\" | grep -qxF $m || rmmod $m 2>/dev/null || :; done; done"
+    ));
+    assert_eq!(picture(host), before);
+}
+
+/// The facts of an interface.
+fn interface(hosts: &Hosts, name: &str) -> Value {
+    let run = Netplay::new(hosts, &["facts", "-i", "inventory.yaml"]).run().exits(0);
+    let told: Value = serde_json::from_str(&run.stdout).unwrap();
+    let interfaces = told[hosts.first().0]["interfaces"].as_array().unwrap();
+    interfaces.iter().find(|i| i["name"] == name).unwrap_or_else(|| panic!("no {name} in {interfaces:?}")).clone()
+}
+
+#[test]
+fn a_bond_and_its_vlan_are_raised_from_below_and_lowered_from_above() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    host.sh("ip link add bond0 type bond mode active-backup miimon 100
+         for i in eth1 eth2; do ip link set $i down; ip link set $i master bond0; done
+         ip link set bond0 up; ip link add link bond0 name bond0.7 type vlan id 7; ip link set bond0.7 up");
+    // The upper one stands first in the playbook.
+    let stack = |mtu: u32| {
+        let one = |i| format!("    - mtu: {{interface: {i}, mtu: {mtu}, persist: false}}\n");
+        play(&["bond0.7", "eth1", "bond0"].map(one).concat())
+    };
+    let mut netplay = apply(&hosts, "", &[]);
+    for mtu in [9000, 1500] {
+        netplay = netplay.file("site.yaml", &stack(mtu));
+        let told = Told::by(&netplay, 0);
+        assert_eq!(mtus(host), [mtu.to_string().as_str(); 4].join(" "), "{}", told.run.stdout);
+        assert_eq!((told.count("changed"), told.executions(host.0)), (3, 2), "{}", told.run.stdout);
+        assert!(told.warnings().contains("eth1 is a port of bond0"), "{}", told.warnings());
+        let again = Told::by(&netplay, 0);
+        assert_eq!((again.count("ok"), again.executions(host.0)), (3, 1), "{}", again.run.stdout);
+    }
+
+    let refused = |resource: &str, address: &str, why: &str| {
+        let resources = format!("    - mtu: {{{resource}, persist: false}}\n");
+        let said = Told::by(&apply(&hosts, &play(&resources), &[]), 2).error(address);
+        assert!(said.contains(why), "{said}");
+        assert_eq!(mtus(host), "1500 1500 1500 1500");
+    };
+    refused("interface: eth1, mtu: 9000", "mtu:eth1", "eth1 is a port of bond0, which carries its own MTU down to it");
+    refused(
+        "interface: bond0.7, mtu: 9000",
+        "mtu:bond0.7",
+        "bond0.7 can't have a larger MTU than bond0, on which it stands and which has 1500",
+    );
+    host.sh("ip link del bond0; networkctl reconfigure eth1 eth2");
+    leave(host, &before);
+}
+
+/// What networkd makes at boot: a bond of both rails and a VLAN on it. Their names sort before the lab's own files.
+const STACK: [(&str, &str); 5] = [
+    ("bond0.netdev", "[NetDev]\nName=bond0\nKind=bond\n[Bond]\nMode=active-backup\n"),
+    ("vlan.netdev", "[NetDev]\nName=bond0.7\nKind=vlan\n[VLAN]\nId=7\n"),
+    ("ports.network", "[Match]\nName=eth1 eth2\n[Network]\nBond=bond0\n"),
+    ("bond0.network", "[Match]\nName=bond0\n[Network]\nVLAN=bond0.7\nLinkLocalAddressing=no\n"),
+    ("vlan.network", "[Match]\nName=bond0.7\n[Network]\nLinkLocalAddressing=no\n"),
+];
+
+#[test]
+fn what_is_written_lasts_over_a_reboot() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    for (name, text) in STACK {
+        host.sh(&format!("printf '{}' >/etc/systemd/network/05-{name}", text.replace('\n', "\\n")));
+    }
+    host.sh("networkctl reload; modprobe dummy numdummies=1; modprobe 8021q");
+    wait_for_mtus(host, "1500 1500 1500 1500");
+    let resources = "    - mtu: {interface: bond0.7, mtu: 9000}
+    - mtu: {interface: bond0, mtu: 9000}
+    - sysctl: {values: {net.ipv4.tcp_congestion_control: bbr, net.core.rmem_max: 134217728, net.netfilter.nf_conntrack_max: 500000}}
+    - kernel_module: {name: nf_conntrack, params: {hashsize: 65536}}
+    - kernel_module: {name: sch_netem}
+    - kernel_module: {name: dummy, state: absent}\n";
+    let netplay = apply(&hosts, &play(resources), &[]);
+    let live = "cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/core/rmem_max \
+                /proc/sys/net/netfilter/nf_conntrack_max /sys/module/nf_conntrack/parameters/hashsize \
+                2>/dev/null || :
+                for m in tcp_bbr nf_conntrack sch_netem dummy; do [ -e /sys/module/$m/initstate ] && echo $m; done; :";
+    assert_eq!(host.sh(live), "cubic\n212992\ndummy\n");
+    let changed = Told::by(&netplay, 0);
+    assert_eq!(changed.count("changed"), 6, "{}", changed.run.stdout);
+    let is_right = || {
+        assert_eq!(host.sh(live), "bbr\n134217728\n500000\n65536\ntcp_bbr\nnf_conntrack\nsch_netem\n");
+        let again = Told::by(&netplay, 0);
+        assert_eq!((again.count("ok"), again.executions(host.0)), (6, 1), "{}", again.run.stdout);
+    };
+    wait_for_mtus(host, "9000 9000 9000 9000");
+    is_right();
+
+    let (boot, boots) = (host.boot_id(), host.boots());
+    ssh(host.0, "systemctl reboot");
+    host.wait_for_boot(boots + 1);
+    assert_ne!(host.boot_id(), boot);
+    wait_for_mtus(host, "9000 9000 9000 9000");
+    is_right();
+    for (name, kind, master) in
+        [("eth1", "ethernet", "bond0".into()), ("bond0", "bond", Value::Null), ("bond0.7", "vlan", Value::Null)]
+    {
+        let told = interface(&hosts, name);
+        assert_eq!((&told["kind"], &told["master"], &told["mtu"]), (&kind.into(), &master, &9000.into()), "{told}");
+    }
+
+    host.sh("cd /etc; rm systemd/network/05-* sysctl.d/99-zz-netplay.conf modprobe.d/zz-netplay-*
+         rm modules-load.d/tcp_bbr.conf modules-load.d/nf_conntrack.conf modules-load.d/sch_netem.conf
+         ip link del bond0; networkctl reload; networkctl reconfigure eth1 eth2
+         sysctl -qw net.ipv4.tcp_congestion_control=cubic net.core.rmem_max=212992");
+    leave(host, &before);
+}
+
+#[test]
+fn what_a_real_kernel_refuses_and_rounds() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    host.sh("modprobe 8021q");
+    let resources = "    - sysctl: {name: net.core.rmem_max, value: 100, persist: false}
+    - sysctl: {name: net.core.rps_sock_flow_entries, value: 3000, persist: false}
+    - kernel_module: {name: mrp, state: absent, persist: false}
+    - kernel_module: {name: no-such-module, persist: false}
+    - kernel_module: {name: nf_conntrack, params: {hashsize: 16384}, persist: false}\n";
+    let netplay = apply(&hosts, &play(resources), &[]);
+    let told = Told::by(&netplay, 2);
+    for (address, why) in [
+        ("sysctl:net.core.rmem_max", "net.core.rmem_max = 100: Invalid argument"),
+        ("sysctl:net.core.rps_sock_flow_entries", "the kernel took it without an error, and it reads `4096`"),
+        ("kernel_module:mrp", "mrp is in use by 8021q, so it isn't unloaded"),
+        ("kernel_module:no_such_module", "no_such_module"),
+    ] {
+        let said = told.error(address);
+        assert!(said.contains(why), "{address}: {said}");
+    }
+    assert_eq!(told.status("kernel_module:nf_conntrack"), "changed");
+    // One that is loaded is never unloaded for a parameter; this one can be written.
+    let other = netplay.file(
+        "site.yaml",
+        &play("    - kernel_module: {name: nf_conntrack, params: {hashsize: 32768}, persist: false}\n"),
+    );
+    assert_eq!(Told::by(&other, 0).status("kernel_module:nf_conntrack"), "changed");
+    assert_eq!(Told::by(&other, 0).status("kernel_module:nf_conntrack"), "ok");
+    assert_eq!(host.sh("cat /sys/module/nf_conntrack/parameters/hashsize"), "32768\n");
+    host.sh("sysctl -qw net.core.rps_sock_flow_entries=0");
+    leave(host, &before);
+}
+
+#[test]
+fn what_later_tests_need_is_in_its_kernel() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    host.sh("for m in bonding 8021q dummy sch_netem sch_fq tcp_bbr nf_tables ip6_tables rdma_rxe mlx5_core mlx5_ib; do
+           modprobe $m; done
+         rdma link add rxe1 type rxe netdev eth1; ibv_devinfo -d rxe1 | grep -q PORT_ACTIVE; rdma link del rxe1
+         tc qdisc add dev eth1 root netem delay 10ms; tc qdisc del dev eth1 root
+         irq=$(grep virtio.*-input.0 /proc/interrupts | tail -n 1 | cut -d: -f1)
+         echo 2 >/proc/irq/$((irq))/smp_affinity; [ $(cat /proc/irq/$((irq))/smp_affinity) = 2 ]
+         ethtool -G eth1 rx 128; ethtool -g eth1 | grep -c '^RX:.*128'; ethtool -G eth1 rx 256
+         iptables -A INPUT -i eth9 -j DROP; iptables -D INPUT -i eth9 -j DROP; nft add table ip t; nft flush ruleset");
+    leave(host, &before);
+}
+
+#[test]
+fn it_is_a_host_like_the_others() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = host.sessions();
+    let run = ssh(&format!("ops@{}", host.0), "sudo -n cat /etc/hostname /proc/sys/kernel/osrelease");
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert!(said.starts_with(&format!("{}\n", host.0)), "{said}");
+    assert_eq!(host.sessions(), before + 1);
+    // A kernel of its own, not the machine's.
+    let ours = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_ne!(said.lines().nth(1), Some(ours.trim()));
+}
