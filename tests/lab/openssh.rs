@@ -38,7 +38,8 @@ fn comparable(told: &str, host: &str) -> Vec<Value> {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                for key in ["time", "seconds", "run", "again"] {
+                // What differs by the run, and what its command line says.
+                for key in ["time", "seconds", "run", "again", "arguments", "inventory", "playbooks", "log"] {
                     map.remove(key);
                 }
                 map.values_mut().for_each(strip);
@@ -199,6 +200,8 @@ fn on_a_terminal(netplay: &Netplay, arguments: &str, word: &str, typed: &[&str])
     while let Ok(n @ 1..) = output.read(&mut buffer) {
         said.push_str(&String::from_utf8_lossy(&buffer[..n]));
         while answered < typed.len() && said.matches(word).count() > answered {
+            // The prompt is there a moment before the terminal's echo is switched off.
+            std::thread::sleep(Duration::from_millis(500));
             input.write_all(format!("{}\n", typed[answered]).as_bytes()).unwrap();
             answered += 1;
         }
