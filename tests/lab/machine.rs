@@ -147,7 +147,7 @@ fn what_is_written_lasts_over_a_reboot() {
         assert_eq!((&told["kind"], &told["master"], &told["mtu"]), (&kind.into(), &master, &9000.into()), "{told}");
     }
 
-    host.sh("cd /etc; rm systemd/network/05-* sysctl.d/99-zz-netplay.conf modprobe.d/zz-netplay-*
+    host.sh("cd /etc; rm -r systemd/network/05-* sysctl.d/99-zz-netplay.conf modprobe.d/zz-netplay-*
          rm modules-load.d/tcp_bbr.conf modules-load.d/nf_conntrack.conf modules-load.d/sch_netem.conf
          ip link del bond0; networkctl reload; networkctl reconfigure eth1 eth2
          sysctl -qw net.ipv4.tcp_congestion_control=cubic net.core.rmem_max=212992");
