@@ -1,4 +1,4 @@
-//! A conversation over three pipes.
+//! What a dialogue wants written, and a conversation over three pipes.
 
 use super::wait::{SLICE, wait};
 use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Reply};
@@ -7,6 +7,52 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+/// What a dialogue wants written and what isn't yet.
+#[derive(Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    written: usize,
+    end: bool,
+}
+
+impl Outbox {
+    /// Does what the dialogue wants; true if it wants nothing more.
+    pub(super) fn take(&mut self, reply: Reply) -> bool {
+        match reply {
+            Reply::More => false,
+            Reply::Finish => true,
+            Reply::Write { bytes, end } => {
+                self.bytes.extend(bytes);
+                self.end |= end;
+                false
+            }
+        }
+    }
+
+    /// What is left to be written.
+    pub(super) fn left(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    /// So many bytes of that were written.
+    pub(super) fn wrote(&mut self, count: usize) {
+        self.written += count;
+        if self.left().is_empty() {
+            (self.bytes, self.written) = (Vec::new(), 0);
+        }
+    }
+
+    /// The other side reads no more: nothing is left for it, not even the end.
+    pub(super) fn give_up(&mut self) {
+        *self = Outbox::default();
+    }
+
+    /// Whether all is written, and nothing will follow.
+    pub(super) fn over(&self) -> bool {
+        self.end && self.left().is_empty()
+    }
+}
 
 /// Who is at the other end of the pipes.
 pub(super) trait Peer {
@@ -29,9 +75,7 @@ pub(super) struct Pipes {
     stdin: Option<File>,
     stdout: Option<File>,
     stderr: Option<File>,
-    outgoing: Vec<u8>,
-    written: usize,
-    end: bool,
+    outgoing: Outbox,
 }
 
 impl Pipes {
@@ -41,7 +85,7 @@ impl Pipes {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
         let [stdin, stdout, stderr] = [stdin, stdout, stderr].map(|pipe| Some(File::from(pipe)));
-        Ok(Pipes { stdin, stdout, stderr, outgoing: Vec::new(), written: 0, end: false })
+        Ok(Pipes { stdin, stdout, stderr, outgoing: Outbox::default() })
     }
 
     /// Holds the dialogue, until it has enough or the other side has ended.
@@ -52,7 +96,7 @@ impl Pipes {
         peer: &mut dyn Peer,
     ) -> Result<Exit, Failure> {
         let broken = |e: std::io::Error| Failure::new(FailureKind::Lost, format!("the shell's pipes broke: {e}"));
-        if self.take(dialogue.begin()) {
+        if self.outgoing.take(dialogue.begin()) {
             return Ok(Exit::Finished);
         }
         let mut buffer = vec![0; 64 * 1024];
@@ -68,7 +112,7 @@ impl Pipes {
                 if let Some(n) = got.map_err(broken)? {
                     moved = true;
                     let bytes = &buffer[..n];
-                    if self.take(if error { dialogue.stderr(bytes) } else { dialogue.stdout(bytes) }) {
+                    if self.outgoing.take(if error { dialogue.stderr(bytes) } else { dialogue.stdout(bytes) }) {
                         return Ok(Exit::Finished);
                     }
                 }
@@ -88,27 +132,14 @@ impl Pipes {
         }
     }
 
-    /// Does what the dialogue wants; true if it wants nothing more.
-    fn take(&mut self, reply: Reply) -> bool {
-        match reply {
-            Reply::More => false,
-            Reply::Finish => true,
-            Reply::Write { bytes, end } => {
-                self.outgoing.extend(bytes);
-                self.end |= end;
-                false
-            }
-        }
-    }
-
     /// Writes what is there to be written; true if something happened.
     fn write(&mut self) -> bool {
         let Some(stdin) = &mut self.stdin else { return false };
         let mut moved = false;
-        while self.written < self.outgoing.len() {
-            match stdin.write(&self.outgoing[self.written..]) {
+        while !self.outgoing.left().is_empty() {
+            match stdin.write(self.outgoing.left()) {
                 Ok(n) => {
-                    self.written += n;
+                    self.outgoing.wrote(n);
                     moved = true;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return moved,
@@ -120,8 +151,7 @@ impl Pipes {
                 }
             }
         }
-        (self.outgoing, self.written) = (Vec::new(), 0);
-        if self.end {
+        if self.outgoing.over() {
             self.stdin = None;
             return true;
         }
@@ -133,7 +163,7 @@ impl Pipes {
         let mut fds: Vec<PollFd<'_>> = signs.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         fds.extend(self.stdout.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
         fds.extend(self.stderr.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
-        if self.written < self.outgoing.len() {
+        if !self.outgoing.left().is_empty() {
             fds.extend(self.stdin.as_ref().map(|p| PollFd::new(p, PollFlags::OUT)));
         }
         wait(&mut fds, time);

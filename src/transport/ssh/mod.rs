@@ -8,8 +8,9 @@ mod watch;
 
 use super::gate::{Bastions, queued, retried};
 use super::keys::Keyring;
+use super::talk::Outbox;
 use super::wait::SLICE;
-use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Limits, Reply, Session, Target, Transport};
+use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Limits, Session, Target, Transport};
 use known_hosts::KnownHosts;
 use link::{Link, Stop, code, number};
 use ssh2::{Channel, MethodType};
@@ -190,7 +191,7 @@ impl Session for Channels {
             Some(code::CHANNEL_REQUEST_DENIED) => Failure::no_commands(),
             _ => stop.lost(),
         })?;
-        let mut talk = Talk { channel, outgoing: Vec::new(), written: 0, end: false, ended: false };
+        let mut talk = Talk { channel, outgoing: Outbox::default(), ended: false };
         let exit = talk.hold(&mut self.link, dialogue, deadline)?;
         if exit == Exit::Finished && !talk.settle(&mut self.link, deadline) {
             self.stuck = true;
@@ -203,17 +204,14 @@ impl Session for Channels {
 /// One execution's conversation.
 struct Talk {
     channel: Channel,
-    outgoing: Vec<u8>,
-    written: usize,
-    /// Whether what is outgoing is the last.
-    end: bool,
-    /// Whether the other side was told so.
+    outgoing: Outbox,
+    /// Whether the other side was told that nothing follows.
     ended: bool,
 }
 
 impl Talk {
     fn hold(&mut self, link: &mut Link, dialogue: &mut dyn Dialogue, deadline: &Deadline) -> Result<Exit, Failure> {
-        if self.take(dialogue.begin()) {
+        if self.outgoing.take(dialogue.begin()) {
             return Ok(Exit::Finished);
         }
         let mut buffer = vec![0; 32 * 1024];
@@ -227,7 +225,7 @@ impl Talk {
                         moved = true;
                         let bytes = &buffer[..n];
                         let reply = if stream == 0 { dialogue.stdout(bytes) } else { dialogue.stderr(bytes) };
-                        if self.take(reply) {
+                        if self.outgoing.take(reply) {
                             return Ok(Exit::Finished);
                         }
                     }
@@ -250,26 +248,13 @@ impl Talk {
         }
     }
 
-    /// Does what the dialogue wants; true if it wants nothing more.
-    fn take(&mut self, reply: Reply) -> bool {
-        match reply {
-            Reply::More => false,
-            Reply::Finish => true,
-            Reply::Write { bytes, end } => {
-                self.outgoing.extend(bytes);
-                self.end |= end;
-                false
-            }
-        }
-    }
-
     /// Writes what is there to be written; true if something happened.
     fn write(&mut self, link: &Link) -> Result<bool, Failure> {
         let mut moved = false;
-        while self.written < self.outgoing.len() {
-            match self.channel.write(&self.outgoing[self.written..]) {
+        while !self.outgoing.left().is_empty() {
+            match self.channel.write(self.outgoing.left()) {
                 Ok(n) => {
-                    self.written += n;
+                    self.outgoing.wrote(n);
                     moved = true;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(moved),
@@ -279,12 +264,11 @@ impl Talk {
                         return Err(stop.lost());
                     }
                     // It reads no more, which is its right; what it says about it is read.
-                    (self.written, self.end) = (self.outgoing.len(), false);
+                    self.outgoing.give_up();
                 }
             }
         }
-        (self.outgoing, self.written) = (Vec::new(), 0);
-        if self.end && !self.ended {
+        if self.outgoing.over() && !self.ended {
             match self.channel.send_eof() {
                 Ok(()) => self.ended = true,
                 Err(e) if number(&e) == code::AGAIN => return Ok(moved),
@@ -303,7 +287,7 @@ impl Talk {
     fn settle(&mut self, link: &mut Link, deadline: &Deadline) -> bool {
         let deadline = deadline.within(Duration::from_secs(2));
         let full = |link: &Link| link.interest().contains(rustix::event::PollFlags::OUT);
-        while self.written < self.outgoing.len() && full(link) {
+        while !self.outgoing.left().is_empty() && full(link) {
             if link.wait(&deadline, SLICE).is_err() || self.write(link).is_err() {
                 return false;
             }
