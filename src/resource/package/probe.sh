@@ -17,6 +17,18 @@ split() {
     esac
   done
 }
+# For each part that isn't as wanted what `look` prints.
+plans() {
+  n=0
+  for p; do
+    n=$((n + 1))
+    split "$p"
+    [ -n "$new$gone" ] || continue
+    echo "plan $n"
+    look 2>&1
+    echo "end $?"
+  done
+}
 if [ -s /var/lib/dpkg/status ] && command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   echo apt
   all=$(dpkg-query -W -f='${Status}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n') || exit 1
@@ -41,15 +53,8 @@ if [ -s /var/lib/dpkg/status ] && command -v dpkg-query >/dev/null && command -v
   set -f
   all=
   for p; do split "$p"; for w in $gone; do all="$all $w-"; done; done
-  n=0
-  for p; do
-    n=$((n + 1))
-    split "$p"
-    [ -n "$new$gone" ] || continue
-    echo "plan $n"
-    lim 60 apt-get -s -q -y -o APT::Get::AutomaticRemove=false install $new $all 2>&1
-    echo "end $?"
-  done
+  look() { lim 60 apt-get -s -q -y -o APT::Get::AutomaticRemove=false install $new $all; }
+  plans "$@"
   exit 0
 fi
 tool=
@@ -80,13 +85,6 @@ printf '%s\n' "$q" | grep '^is ' || :
 printf '%s\n' "$told"
 all=
 for p; do split "$p"; all="$all$gone"; done
-n=0
-for p; do
-  n=$((n + 1))
-  split "$p"
-  [ -n "$new$gone" ] || continue
-  echo "plan $n"
-  # From what the host knows already: a look fetches nothing.
-  if [ -n "$new" ]; then lim 60 $tool -C --assumeno --color=never install $new 2>&1; else rpm -e --test $all 2>&1; fi
-  echo "end $?"
-done
+# From what the host knows already: a look fetches nothing.
+look() { if [ -n "$new" ]; then lim 60 $tool -C --assumeno --color=never install $new; else rpm -e --test $all; fi; }
+plans "$@"
