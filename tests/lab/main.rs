@@ -26,6 +26,7 @@ mod owners;
 mod package;
 mod provisioning;
 mod service;
+mod sessions;
 mod state;
 mod sysctl;
 mod told;
