@@ -203,13 +203,11 @@ impl Renderer<'_> {
             Err(fail) => return self.fail(fail),
         }
         match self.item(entry, scope) {
-            Ok(item) if self.play.image && item.resource.live_only().is_some() => {
-                let why = item.resource.live_only().map_or_else(|| Arc::from(""), Arc::from);
-                let Item { address, title, untold, place, .. } = item;
-                self.out.skipped.push(Skipped { address: Some(address), title, place, why, untold });
-            }
-            Ok(item) if entry.handler => self.out.handlers.push(item),
-            Ok(item) => self.out.resources.push(item),
+            Ok(item) => match item.resource.live_only().filter(|_| self.play.image) {
+                Some(why) => self.skip(entry, scope, Arc::from(why)),
+                None if entry.handler => self.out.handlers.push(item),
+                None => self.out.resources.push(item),
+            },
             Err(fail) => self.fail(fail),
         }
     }
