@@ -360,7 +360,7 @@ impl Resource for KernelModule {
                 let script = Script::new().args([self.name.clone()].into_iter().chain(words));
                 steps.push(Step::Run(script.line(LOAD)));
             }
-            (false, Live::Loaded) if now.found.users == 0 && now.found.holders.is_empty() => {
+            (false, Live::Loaded) if !now.found.in_use() => {
                 steps.push(Step::Run(Script::new().command(["rmmod", &self.name])));
             }
             _ => {}
@@ -390,10 +390,13 @@ impl Resource for KernelModule {
             return Some(Obstacle::stops(Trouble::new(message)));
         }
         let mut troubles = self.loses(now);
-        if !self.present && found.live == Live::Loaded && (found.users > 0 || !found.holders.is_empty()) {
-            let by = match found.holders.as_slice() {
-                [] => format!("{} times, by what is no module (an interface, a connection, a program)", found.users),
-                holders => format!("by {}", holders.join(", ")),
+        if !self.present && found.live == Live::Loaded && found.in_use() {
+            let by = match (found.holders.as_slice(), found.interfaces.as_slice()) {
+                ([], [_, ..]) => format!("by {}, which would be gone without it", found.interfaces.join(", ")),
+                ([], []) => {
+                    format!("{} times, by what is no module (an interface, a connection, a program)", found.users)
+                }
+                (holders, _) => format!("by {}", holders.join(", ")),
             };
             troubles.push(
                 Trouble::new(format!("{} is in use {by}, so it isn't unloaded", self.name)).hint("end what uses it"),

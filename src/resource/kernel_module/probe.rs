@@ -43,8 +43,17 @@ pub(super) struct Found {
     pub(super) users: u32,
     /// The modules among them.
     pub(super) holders: Vec<String>,
+    /// The interfaces that go with it, which the kernel doesn't count as its users.
+    pub(super) interfaces: Vec<String>,
     pub(super) parameters: BTreeMap<String, Shown>,
     pub(super) boot: Boot,
+}
+
+impl Found {
+    /// Whether something would break without it.
+    pub(super) fn in_use(&self) -> bool {
+        self.users > 0 || !self.holders.is_empty() || !self.interfaces.is_empty()
+    }
 }
 
 impl Group for Modules {
@@ -84,6 +93,7 @@ fn one<'a>(name: &str, section: &dyn Fn(&str) -> &'a [&'a str], boot: &Boot) -> 
             ["fixed"] => found.fixed = true,
             ["bare"] => found.bare = true,
             ["holder", of, holder] if *of == name => found.holders.push((*holder).to_owned()),
+            ["carries", of, interface] if *of == name => found.interfaces.push((*interface).to_owned()),
             _ => {}
         }
     }
@@ -129,6 +139,17 @@ mod tests {
     use super::*;
     use crate::resource::Question;
     use crate::resource::trial::{Shell, ask};
+
+    #[test]
+    fn interfaces_that_go_with_a_module_are_told() {
+        for shell in Shell::ALL {
+            let inquiry = crate::resource::Inquiry::new([Question::of::<Modules>("bridge")]);
+            let setup = "ip link add br0 type bridge; ip link add v0 type veth peer name v1";
+            let run = |f: &Fragment| Ok(shell.run_in_net(setup, f.script.as_str()));
+            let answers = inquiry.answers(inquiry.fragments().iter().map(run).collect());
+            assert_eq!(answers.get::<Modules>("bridge").unwrap().interfaces, ["br0"], "{shell:?}");
+        }
+    }
 
     /// This machine's own kernel, whatever it is: each has `printk` built in, with parameters.
     #[test]

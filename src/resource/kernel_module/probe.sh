@@ -7,6 +7,19 @@ echo "kernel $r"
 any=
 for m; do any="$any|$(printf '%s' "$m" | sed 's/_/[-_]/g')"; done
 any=${any#|}
+# Interfaces that go with a module, which the kernel counts as no use of it.
+for m; do
+  for i in /sys/class/net/*; do
+    t=
+    case $m in
+      bonding) [ -d "$i/bonding" ] ;;
+      bridge) [ -d "$i/bridge" ] ;;
+      8021q) [ -e "/proc/net/vlan/${i##*/}" ] ;;
+      ib_ipoib) read -r t 2>/dev/null <"$i/type"; [ "$t" = 32 ] ;;
+      *) [ "$i/device/driver/module" -ef "/sys/module/$m" ] ;;
+    esac && echo "carries $m ${i##*/}"
+  done
+done
 for m; do [ -d "/sys/module/$m" ] && set -- "$@" "/sys/module/$m"; shift; done
 for d; do
   for h in "$d/holders/"*; do [ ! -e "$h" ] || echo "holder ${d##*/} ${h##*/}"; done
