@@ -28,6 +28,7 @@ pub mod owner;
 pub mod package;
 pub mod probes;
 pub mod question;
+pub mod reapply;
 pub mod service;
 pub mod spec;
 pub mod sysctl;
