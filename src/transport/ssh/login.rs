@@ -7,6 +7,7 @@ use super::super::{Deadline, Failure, FailureKind, Secret, Target};
 use super::link::{Link, Stop, code, number};
 use rustix::event::{PollFd, PollFlags};
 use ssh2::{KeyboardInteractivePrompt, Prompt, Session};
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -31,14 +32,17 @@ pub(super) fn login(
         Stop::Late | Stop::Silent(..) => Failure::slow_login(user),
     };
     let list = |link: &mut Link| link.drive(deadline, |s| s.auth_methods(user).map(str::to_owned));
-    let mut methods = list(link).map_err(|stop| lost(stop, &tried))?;
-    if link.session.authenticated() {
-        return Ok(());
+    // Where keys are all there is to offer, the question what the host takes would cost a round trip and change nothing.
+    let mut methods = None;
+    if target.password.is_some() {
+        methods = Some(list(link).map_err(|stop| lost(stop, &tried))?);
+        if link.session.authenticated() {
+            return Ok(());
+        }
     }
-    let accepts = |methods: &str, method: &str| methods.split(',').any(|m| m == method);
     let takes_password = |methods: &str| accepts(methods, "password") || accepts(methods, "keyboard-interactive");
-    if accepts(&methods, "publickey") {
-        let keys = Keys::of(target, keyring.clone());
+    if methods.as_deref().is_none_or(|methods| accepts(methods, "publickey")) {
+        let keys = Keys { ask: methods.is_none(), ..Keys::of(target, keyring.clone()) };
         let outcome = match &target.agent {
             None => keys.offer(&link.session, &link.socket, None, deadline),
             Some(agent) => beside(link, keys, agent.clone(), deadline)?,
@@ -46,14 +50,20 @@ pub(super) fn login(
         tried.extend(outcome.tried);
         match outcome.result {
             Ok(true) => return Ok(()),
+            Ok(false) if link.session.authenticated() => return Ok(()),
             Ok(false) => {}
             Err(stop) => return Err(lost(stop, &tried)),
         }
-        if !takes_password(&methods) {
+        if !methods.as_deref().is_some_and(takes_password) {
             // A key that was taken may be the first half only (AuthenticationMethods); what is missing is told now.
-            methods = list(link).unwrap_or(methods);
+            methods = match (list(link), methods) {
+                (Ok(_), _) if link.session.authenticated() => return Ok(()),
+                (Ok(now), _) | (Err(_), Some(now)) => Some(now),
+                (Err(stop), None) => return Err(lost(stop, &tried)),
+            };
         }
     }
+    let methods = methods.unwrap_or_default();
     let Some(password) = &target.password else {
         let failure = Failure::no_key_taken(target, &methods, &tried);
         return Err(match certificates(target).first() {
@@ -102,6 +112,10 @@ pub(super) fn login(
     }
 }
 
+fn accepts(methods: &str, method: &str) -> bool {
+    methods.split(',').any(|m| m == method)
+}
+
 /// The keys to offer, in parts that come one after the other.
 struct Keys {
     user: String,
@@ -110,6 +124,8 @@ struct Keys {
     /// Those that are tried because they have a default name.
     usual: Vec<PathBuf>,
     only_these: bool,
+    /// Whether it isn't known yet that the host takes keys.
+    ask: bool,
     keyring: Arc<Keyring>,
 }
 
@@ -122,7 +138,7 @@ struct Outcome {
 impl Keys {
     fn of(target: &Target, keyring: Arc<Keyring>) -> Keys {
         let (usual, named) = target.identities.iter().cloned().partition(|p| is_usual(p));
-        Keys { user: target.user.clone(), named, usual, only_these: target.identities_only, keyring }
+        Keys { user: target.user.clone(), named, usual, only_these: target.identities_only, ask: true, keyring }
     }
 
     /// Offers, until one is taken: the agent's copies of our files, named files, other keys of the agent, and files
@@ -153,11 +169,28 @@ impl Keys {
         } else {
             Vec::new()
         };
+        let (ask, in_vain) = (Cell::new(self.ask), Cell::new(false));
+        let offer = |name: String, call: &dyn Fn() -> Result<(), ssh2::Error>, tried: &mut Vec<String>| {
+            if in_vain.get() {
+                return Ok(false);
+            }
+            tried.push(name);
+            if accepted(session, socket, deadline, tried, call)? {
+                return Ok(true);
+            }
+            // A host that takes no keys counts each all the same, and ends the login at the sixth.
+            if ask.replace(false) {
+                let list = || session.auth_methods(&self.user).map(str::to_owned);
+                let methods = patiently(session, socket, deadline, list)?;
+                in_vain.set(session.authenticated() || !accepts(&methods, "publickey"));
+            }
+            Ok(false)
+        };
         let by_agent = |wanted: &dyn Fn(&[u8]) -> bool, tried: &mut Vec<String>| -> Result<bool, Stop> {
             let Some((agent, keys)) = &held else { return Ok(false) };
             for key in keys.iter().filter(|k| wanted(k.blob())) {
-                tried.push(format!("the agent's key {}", key.comment()));
-                if accepted(session, socket, deadline, tried, || agent.userauth(&self.user, key))? {
+                let name = format!("the agent's key {}", key.comment());
+                if offer(name, &|| agent.userauth(&self.user, key), tried)? {
                     return Ok(true);
                 }
             }
@@ -173,10 +206,9 @@ impl Keys {
                 let shown = path.display();
                 match self.keyring.read(path) {
                     Ok((text, passphrase)) => {
-                        tried.push(shown.to_string());
                         let passphrase = passphrase.as_ref().map(Secret::reveal);
                         let call = || session.userauth_pubkey_memory(&self.user, None, text.reveal(), passphrase);
-                        if accepted(session, socket, deadline, tried, call)? {
+                        if offer(shown.to_string(), &call, tried)? {
                             return Ok(true);
                         }
                     }
@@ -239,9 +271,37 @@ fn accepted(
     tried: &mut [String],
     call: impl Fn() -> Result<(), ssh2::Error>,
 ) -> Result<bool, Stop> {
+    match patiently(session, socket, deadline, call) {
+        Ok(()) => Ok(true),
+        Err(Stop::Ssh(e)) => {
+            let error = number(&e);
+            // What libssh2 makes of a host that closes the connection in place of an answer.
+            let unanswered = e.message() == "Waiting for USERAUTH response";
+            let stop = Stop::Ssh(e);
+            if stop.is_loss() || unanswered {
+                return Err(stop);
+            }
+            if let (Stop::Ssh(e), Some(last)) = (&stop, tried.last_mut())
+                && !matches!(error, code::AUTHENTICATION_FAILED | code::PUBLICKEY_UNVERIFIED)
+            {
+                let why = if error == code::FILE { "libssh2 can't read it" } else { e.message() };
+                last.push_str(&format!(" ({why})"));
+            }
+            Ok(false)
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Calls libssh2 until it has done it, waiting for the socket in between.
+fn patiently<T>(
+    session: &Session,
+    socket: &OwnedFd,
+    deadline: &Deadline,
+    call: impl Fn() -> Result<T, ssh2::Error>,
+) -> Result<T, Stop> {
     loop {
         match call() {
-            Ok(()) => return Ok(true),
             Err(e) if number(&e) == code::AGAIN => {
                 let left = deadline.left();
                 if left.is_zero() {
@@ -252,22 +312,7 @@ fn accepted(
                 let flags = if out { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
                 wait(&mut [PollFd::new(socket, flags)], left.min(SLICE));
             }
-            Err(e) => {
-                let error = number(&e);
-                // What libssh2 makes of a host that closes the connection in place of an answer.
-                let unanswered = e.message() == "Waiting for USERAUTH response";
-                let stop = Stop::Ssh(e);
-                if stop.is_loss() || unanswered {
-                    return Err(stop);
-                }
-                if let (Stop::Ssh(e), Some(last)) = (&stop, tried.last_mut())
-                    && !matches!(error, code::AUTHENTICATION_FAILED | code::PUBLICKEY_UNVERIFIED)
-                {
-                    let why = if error == code::FILE { "libssh2 can't read it" } else { e.message() };
-                    last.push_str(&format!(" ({why})"));
-                }
-                return Ok(false);
-            }
+            other => return other.map_err(Stop::Ssh),
         }
     }
 }
