@@ -76,7 +76,7 @@ impl Resource for Ifcfg {
             "path",
             "path",
             "/etc/sysconfig/network-scripts/ifcfg-<interface>",
-            "The file. Given, it is written even where netplay finds nothing that reads it.",
+            "The file. Given, it is written even where netplay finds nothing that reads it; a warning says so when it is written.",
         ),
         Key::refused(
             "state",
@@ -251,7 +251,8 @@ impl Resource for Ifcfg {
 
     fn warnings(&self, now: &State) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let Some(why) = now.unread.as_ref().filter(|_| self.given) {
+        // Whoever gives the path has said that something reads it: it is told when it is written, not in every run.
+        if let Some(why) = now.unread.as_ref().filter(|_| self.given && !self.diff(now).is_empty()) {
             warnings.push(format!("netplay finds nothing that reads {}: {why}", self.path));
         }
         if now.by_cloud_init {
