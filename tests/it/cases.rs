@@ -347,6 +347,9 @@ fn change(out: &mut String, title: &str, change: &Change) {
         Effect::Reboot => " (reboot)",
         Effect::PowerCycle => " (power cycle)",
     };
+    // As they are told: a number and its text are one.
+    let told = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    assert_ne!(told(&change.from), told(&change.to), "a change of {} that tells no difference", change.field);
     let _ = writeln!(out, "{title} {}: {} -> {}{effect}", clean(&change.field), change.from, change.to);
 }
 

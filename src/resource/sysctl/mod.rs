@@ -306,7 +306,11 @@ impl Resource for Sysctl {
             let own = lines.last().map(|(a, _)| a.value.as_deref());
             let from = own.unwrap_or_else(|| now.persistent.as_ref().and_then(|p| p.boot.value(setting.key.path())));
             let json = |v: Option<&str>| v.map_or(Json::Null, value::json);
-            let field = format!("{} at boot", setting.key);
+            // Where another file already says the same, it is the line that is missing.
+            let (field, from) = match (from, &self.file) {
+                (Some(value), Some(file)) if setting.is(value) => (format!("{} in {file}", setting.key), None),
+                _ => (format!("{} at boot", setting.key), from),
+            };
             changes.push(Change::now(field, json(from), json(setting.value.as_deref())));
         }
         changes.extend(now.module.as_ref().and_then(module::Found::change));
