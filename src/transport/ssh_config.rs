@@ -46,6 +46,8 @@ struct Criterion {
     negated: bool,
     name: String,
     argument: String,
+    /// Why it can't be judged here.
+    unknown: Option<Error>,
 }
 
 /// Who asks: what tokens stand for and what `Match` compares.
@@ -57,6 +59,8 @@ pub(super) struct Context<'a> {
     pub(super) local_user: &'a str,
     /// This user's home folder (`%d`).
     pub(super) home: &'a Path,
+    /// Whether OpenSSH's client reads the files too: what only it understands is then left to it.
+    pub(super) openssh: bool,
 }
 
 impl SshConfig {
@@ -122,18 +126,26 @@ impl SshConfig {
     }
 
     /// Adds what the configuration says of a host behind what is said already.
-    pub(super) fn collect(&self, context: &Context<'_>, settings: &mut Vec<Setting>) {
+    ///
+    /// # Errors
+    /// It depends on a criterion of `Match` that only OpenSSH knows.
+    pub(super) fn collect(&self, context: &Context<'_>, settings: &mut Vec<Setting>) -> Result<(), Error> {
         for is_final in [false, true] {
             if is_final && !self.has_final {
-                return;
+                break;
             }
             let mut known = vec![None; self.conditions.len()];
             for (under, setting) in &self.settings {
-                if under.is_none_or(|i| self.holds(i, context, settings, is_final, &mut known)) {
+                let holds = match under {
+                    None => true,
+                    Some(i) => self.holds(*i, context, settings, is_final, &mut known)?,
+                };
+                if holds {
                     settings.push(setting.clone());
                 }
             }
         }
+        Ok(())
     }
 
     fn holds(
@@ -143,20 +155,33 @@ impl SshConfig {
         settings: &[Setting],
         is_final: bool,
         known: &mut [Option<bool>],
-    ) -> bool {
+    ) -> Result<bool, Error> {
         if let Some(known) = known[index] {
-            return known;
+            return Ok(known);
         }
         let (outer, condition) = &self.conditions[index];
-        let holds = outer.is_none_or(|i| self.holds(i, context, settings, is_final, known))
-            && match condition {
-                Condition::Host(patterns) => matches_list(patterns.iter().map(String::as_str), context.original),
-                Condition::Match(criteria) => {
-                    criteria.iter().all(|c| c.negated != self.meets(&c.name, &c.argument, context, settings, is_final))
+        let mut holds = match outer {
+            None => true,
+            Some(i) => self.holds(*i, context, settings, is_final, known)?,
+        };
+        match condition {
+            Condition::Host(patterns) => {
+                holds &= matches_list(patterns.iter().map(String::as_str), context.original);
+            }
+            // One that doesn't hold makes it no matter what the others are.
+            Condition::Match(criteria) => {
+                for c in criteria {
+                    holds = holds
+                        && match &c.unknown {
+                            None => c.negated != self.meets(&c.name, &c.argument, context, settings, is_final),
+                            Some(_) if context.openssh => false,
+                            Some(why) => return Err(why.clone()),
+                        };
                 }
-            };
+            }
+        }
         known[index] = Some(holds);
-        holds
+        Ok(holds)
     }
 
     fn meets(&self, name: &str, argument: &str, context: &Context<'_>, settings: &[Setting], is_final: bool) -> bool {
@@ -228,12 +253,18 @@ fn criteria(setting: &Setting, span: &Span) -> Result<Vec<Criterion>, Error> {
                 return Err(Error::usage(format!("`Match {name}` needs a value")).at(span));
             }
         } else if !WITHOUT_ARGUMENT.contains(&name.as_str()) {
-            return Err(Error::usage(format!("netplay doesn't understand `Match {name}`"))
+            // Nobody knows whether the next word is its value. Whether it matters depends on the host.
+            let why = Error::usage(format!("netplay doesn't understand `Match {name}`"))
                 .at(span)
                 .hint(format!("understood: {}, {}", WITHOUT_ARGUMENT.join(", "), WITH_ARGUMENT.join(", ")))
-                .hint("name another file for these hosts: ansible_ssh_common_args: -F FILE"));
+                .hint(
+                    "for such hosts use the system's ssh, which understands it: netplay_transport: openssh; or name \
+                     another file: ansible_ssh_common_args: -F FILE",
+                );
+            criteria.push(Criterion { negated, name, argument: String::new(), unknown: Some(why) });
+            break;
         }
-        criteria.push(Criterion { negated, name, argument: argument.unwrap_or_default() });
+        criteria.push(Criterion { negated, name, argument: argument.unwrap_or_default(), unknown: None });
     }
     Ok(criteria)
 }
@@ -381,14 +412,14 @@ mod tests {
 
     /// What the files say of a host, `key=value` each, and the first value of each key alone.
     fn ask(config: &SshConfig, host: &str, before: &[(&str, &str)]) -> Vec<String> {
-        let context = Context { original: host, local_user: "me", home: Path::new("/home/me") };
+        let context = Context { original: host, local_user: "me", home: Path::new("/home/me"), openssh: false };
         let setting = |(key, value): &(&str, &str)| Setting {
             key: (*key).to_owned(),
             words: vec![(*value).to_owned()],
             span: None,
         };
         let mut settings: Vec<Setting> = before.iter().map(setting).collect();
-        config.collect(&context, &mut settings);
+        config.collect(&context, &mut settings).unwrap();
         let mut said: Vec<String> = Vec::new();
         for s in &settings {
             if !said.iter().any(|t| t.starts_with(&format!("{}=", s.key))) {
@@ -435,7 +466,6 @@ mod tests {
         for (text, expected) in [
             ("Host a\n  User \"x\n", "a quote isn't closed\n  --> PATH:2:3"),
             ("Port\n", "`port` has no value"),
-            ("Match tagged x\n", "netplay doesn't understand `Match tagged`\n  --> PATH:1:1"),
             ("Match host\n", "`Match host` needs a value"),
             ("Include config\n", "files include each other too deeply"),
         ] {
@@ -447,8 +477,39 @@ mod tests {
     }
 
     #[test]
+    fn a_criterion_that_only_openssh_knows_concerns_only_hosts_that_depend_on_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config");
+        let text = "Match host gw* tagged x\n  Port 1\nHost n1\n  Port 2\nHost m*\n  Match localnetwork 10.0.0.0/8\n    Port 3\n";
+        fs::write(&path, text).unwrap();
+        let config = SshConfig::read(&path, None, home.path()).unwrap();
+        let ask = |original: &str, openssh: bool| {
+            let context = Context { original, local_user: "me", home: home.path(), openssh };
+            let mut settings = Vec::new();
+            let read = config.collect(&context, &mut settings);
+            read.map(|()| settings.iter().map(|s| s.words.join(" ")).collect::<Vec<_>>()).map_err(|e| e.to_string())
+        };
+        // A `Match` line ends the `Host` block before it.
+        for host in ["gw", "n1"] {
+            let told = ask(host, false).unwrap_err();
+            let line = if host == "gw" { "tagged`\n  --> PATH:1:1" } else { "localnetwork`\n  --> PATH:6:3" };
+            let line = line.replace("PATH", &path.display().to_string());
+            assert!(told.starts_with(&format!("netplay doesn't understand `Match {line}")), "{told}");
+            assert!(told.contains("netplay_transport: openssh"), "{told}");
+        }
+        assert_eq!(ask("gw", true).unwrap(), [""; 0]);
+        assert_eq!(ask("n1", true).unwrap(), ["2"]);
+        fs::write(&path, "Match host gw tagged x\n  Port 1\nHost n1\n  Port 2\n").unwrap();
+        let config = SshConfig::read(&path, None, home.path()).unwrap();
+        let context = Context { original: "n1", local_user: "me", home: home.path(), openssh: false };
+        let mut settings = Vec::new();
+        config.collect(&context, &mut settings).unwrap();
+        assert_eq!(settings[0].words, ["2"]);
+    }
+
+    #[test]
     fn tokens_are_replaced() {
-        let context = Context { original: "n1", local_user: "me", home: Path::new("/home/me") };
+        let context = Context { original: "n1", local_user: "me", home: Path::new("/home/me"), openssh: false };
         let tokens = Tokens { context: &context, host: "10.0.0.1".into(), port: "22".into(), user: "ops".into() };
         assert_eq!(tokens.expand("%h:%p %r@%n %u %d 100%% %z $x ü%"), "10.0.0.1:22 ops@n1 me /home/me 100% %z $x ü%");
         assert_eq!(tokens.path("~/.ssh/%r"), Path::new("/home/me/.ssh/ops"));

@@ -52,6 +52,8 @@ const WITHOUT_VALUE: &str = "1246aACgkKnqTvxXY";
 pub(super) struct Asked {
     /// Whether OpenSSH's client is to be told: what is unknown here may be known to it.
     openssh: bool,
+    /// Whether it is a bastion on the way of OpenSSH's client.
+    behind_openssh: bool,
     /// What it is told.
     arguments: Vec<String>,
     settings: Vec<Setting>,
@@ -169,8 +171,13 @@ impl Asked {
             Some((path, span)) => defaults.other_config(path, span)?,
             None => defaults.config.clone(),
         };
-        let context = Context { original: address, local_user: &defaults.local_user, home: &defaults.home };
-        config.collect(&context, &mut self.settings);
+        let context = Context {
+            original: address,
+            local_user: &defaults.local_user,
+            home: &defaults.home,
+            openssh: self.openssh || self.behind_openssh,
+        };
+        config.collect(&context, &mut self.settings)?;
         let tokens = Tokens::so_far(&context, &self.settings);
         let settings = &self.settings;
         let word = |key: &str| first(settings, &[key]).map(|s| (s.words[0].as_str(), s));
@@ -273,6 +280,7 @@ impl Asked {
             if setting.key == "proxyjump" {
                 target.jumps = self.jumps(setting, address, defaults, depth)?;
             } else if let Some((jump, asked)) = as_jump(&setting.words[0], self.config.as_ref()) {
+                let asked = Asked { behind_openssh: context.openssh, ..asked };
                 let bastion = asked.resolve(&jump, &jump, defaults, self.deeper(setting, depth)?)?;
                 target.jumps = with_own_jumps(bastion);
             } else {
@@ -301,7 +309,8 @@ impl Asked {
             if host == address {
                 continue;
             }
-            let mut asked = Asked { config: self.config.clone(), ..Asked::default() };
+            let behind_openssh = self.openssh || self.behind_openssh;
+            let mut asked = Asked { config: self.config.clone(), behind_openssh, ..Asked::default() };
             asked.settings.extend([("port", port), ("user", user)].into_iter().filter_map(|(key, value)| {
                 Some(Setting { key: key.into(), words: vec![value?], span: setting.span.clone() })
             }));
