@@ -240,10 +240,11 @@ impl Going<'_> {
         let result = self.carry_out(&mut plan);
         let would = plan.would_change();
         if self.visit.policy.check && would && self.generation.is_empty() {
+            let users = plan.users();
+            let told: Vec<String> = users.iter().map(|who| rights::remedy(who, &self.visit.target.user)).collect();
             self.warnings.push(format!(
-                "these changes would be made by {}, who isn't root: what needs root's rights would fail; \
-                 `become: true` gives them",
-                self.visit.target.user
+                "these changes would be made without root's rights, and what needs them would fail: {}",
+                told.join("; ")
             ));
         }
         if let Err(Stop::Broken(problem) | Stop::Unreachable(problem)) = &result {

@@ -209,8 +209,9 @@ impl Ledger {
     /// Who interrupts is told why it goes on, lest they end what can't be ended without harm.
     fn notice(&mut self, shared: &Shared, sink: &mut dyn FnMut(Event)) {
         if shared.interrupted.load(Ordering::Relaxed) && !std::mem::replace(&mut self.noticed, true) {
-            let message = "interrupted: steps that run are finished, and nothing new is begun; a second Ctrl-C ends it at \
-                           once and leaves open what becomes of them";
+            let message = "interrupted: a host that is being changed finishes the steps that it was sent, handlers among \
+                           them, and nothing else is begun; a second Ctrl-C ends it at once and leaves open what \
+                           becomes of them";
             sink(Event::Warning(Warning { message: message.to_owned() }));
         }
     }

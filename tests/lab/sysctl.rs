@@ -189,7 +189,7 @@ fn a_user_who_may_not() {
         .exits(2);
     let told = format!("{run:?}");
     assert!(
-        told.contains("only root may (Permission denied)") && told.contains("it ran as ops: `become: true`"),
+        told.contains("only root may (Permission denied)") && told.contains("it runs as ops: `become: true`"),
         "{told}"
     );
 }
