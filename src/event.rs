@@ -64,6 +64,8 @@ pub struct RunStarted {
     pub command: &'static str,
     /// Whether it only looks (`--check`).
     pub check: bool,
+    /// Whether it is about the root of an image (`--root`) and not about hosts.
+    pub image: bool,
     /// Whether diffs are to be shown.
     pub diff: bool,
     /// The words of the command line, values that look like passwords left out.

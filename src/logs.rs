@@ -78,6 +78,8 @@ fn idle(path: &Path) -> Option<File> {
 struct Head {
     command: String,
     check: bool,
+    #[serde(default)]
+    image: bool,
     inventory: Vec<String>,
     playbooks: Vec<String>,
     plays: Vec<Cast>,
@@ -100,7 +102,7 @@ struct End {
 }
 
 /// The hosts that the last `apply` of these playbooks with this inventory left undone: they failed, were unreachable,
-/// or a play was never begun on them. Without playbooks, the last of this inventory. A check isn't an `apply`, and one
+/// or a play was never begun on them. Without playbooks, the last of this inventory. A check isn't an `apply`, nor is one of an image, and one
 /// that is still under way isn't the last. Of a run that was killed these are the hosts that it hadn't come to the end
 /// of.
 ///
@@ -133,7 +135,7 @@ pub fn left(folder: &Path, inventory: &[String], playbooks: &[String]) -> Result
         books => format!(" of {}", books.join(" ")),
     };
     let message = format!("there is no log of an earlier `apply`{of} with this inventory in {}", folder.display());
-    Err(Error::usage(message).hint("name the hosts; runs with --check or with another -i don't count"))
+    Err(Error::usage(message).hint("name the hosts; runs with --check, --root or another -i don't count"))
 }
 
 /// The hosts that the run of this log left undone, if it is a run of these playbooks.
@@ -144,7 +146,7 @@ fn undone(file: File, inventory: &[String], playbooks: &[String]) -> io::Result<
     // A run that was killed at its very beginning hasn't touched anything.
     let Ok(head) = serde_json::from_slice::<Head>(&line) else { return Ok(None) };
     let same = head.inventory == inventory && (playbooks.is_empty() || head.playbooks == playbooks);
-    if head.command != "apply" || head.check || !same {
+    if head.command != "apply" || head.check || head.image || !same {
         return Ok(None);
     }
     let mut owed: HashMap<String, usize> = HashMap::new();
@@ -263,6 +265,7 @@ mod tests {
         run("r4", head("apply", false, "/j", "/p"), GOOD);
         run("r5", head("apply", false, "/i", "/q"), GOOD);
         run("r6", "{\"v\":1,\"event\":\"run_sta".to_owned(), "");
+        run("r61", head("apply", false, "/i", "/p").replace("\"check\":", "\"image\":true,\"check\":"), GOOD);
         run("r7", head("apply", false, "/i", "/p"), GOOD);
         let under_way = idle(&dir.path().join("r7.ndjson")).unwrap();
         assert_eq!(last(dir.path()).unwrap(), ["n2", "n3"]);

@@ -24,6 +24,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let hosts = &args.plays.hosts;
     let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
     let mut transport = carriers(keyring);
+    let image = root.is_some();
     if let Some(root) = root.filter(|root| root != Path::new("/")) {
         transport = transport.in_root(&root);
     }
@@ -35,6 +36,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let names = |play: &crate::engine::run::Play| play.hosts.iter().map(|h| h.target.host.as_str().into()).collect();
     reporters.event(&Event::RunStarted(RunStarted {
         check: args.check,
+        image,
         diff: args.diff,
         plays: plays.iter().map(|play| (play.name.clone(), names(play))).collect(),
         ..Origin::of(hosts, &args.plays.playbooks).started(&shared.run, "apply", argv)

@@ -89,6 +89,7 @@ pub(super) fn run_started(e: &RunStarted) -> Value {
         "run": &*e.run,
         "command": e.command,
         "check": e.check,
+        "image": e.image,
         "diff": e.diff,
         "arguments": e.arguments,
         "inventory": e.inventory,

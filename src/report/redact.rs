@@ -22,8 +22,17 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
     // Each field is named, so that a new one is thought of here.
     match &mut event {
         Event::RunStarted(e) => {
-            let RunStarted { run: _, command: _, check: _, diff: _, arguments, inventory: _, playbooks: _, plays: _ } =
-                e;
+            let RunStarted {
+                run: _,
+                command: _,
+                check: _,
+                image: _,
+                diff: _,
+                arguments,
+                inventory: _,
+                playbooks: _,
+                plays: _,
+            } = e;
             all(arguments);
         }
         Event::PlayStarted(_) | Event::BatchStarted { .. } | Event::HostStage { .. } => {}
