@@ -1,6 +1,6 @@
 //! `netplay facts`: what is to be known of the hosts.
 
-use super::survey;
+use super::survey::{self, Judgement};
 use crate::cli;
 use crate::error::Errors;
 use crate::event::Event;
@@ -16,7 +16,7 @@ use std::ffi::OsString;
 pub fn run(args: &cli::Facts, argv: &[OsString]) -> Result<u8, Errors> {
     let inquiry = Inquiry::new(facts::questions());
     survey::ask("facts", argv, &args.hosts, &args.reach, &Become::default(), &inquiry, &|host, answers| {
-        let (facts, _) = facts::read(answers);
-        (Event::Facts { host: host.clone(), facts }, true)
+        let (facts, warnings) = facts::read(answers);
+        Judgement { event: Event::Facts { host: host.clone(), facts }, good: true, warnings }
     })
 }

@@ -1,6 +1,6 @@
 //! `netplay run -- CMD`: one command on the fleet, identical output folded.
 
-use super::survey;
+use super::survey::{self, Judgement};
 use crate::cli;
 use crate::error::{Error, Errors};
 use crate::event::{CommandOutput, Event};
@@ -51,9 +51,7 @@ pub fn run(args: &cli::Run, argv: &[OsString]) -> Result<u8, Errors> {
             Ok(output) => (output.code, output.stdout.clone()),
             Err(trouble) => (255, trouble.message.into_bytes()),
         };
-        (
-            Event::Output(Box::new(CommandOutput { host: host.clone(), code, output, limit: args.reach.timeout })),
-            code == 0,
-        )
+        let output = CommandOutput { host: host.clone(), code, output, limit: args.reach.timeout };
+        Judgement { event: Event::Output(Box::new(output)), good: code == 0, warnings: Vec::new() }
     })
 }

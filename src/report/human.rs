@@ -7,7 +7,7 @@ use super::closing;
 use super::failures::{Draft, Failure, Failures, named};
 use super::fold::{Folded, Hosts};
 use super::outcome::outcome;
-use super::outputs::Outputs;
+use super::outputs::{InOrder, Outputs};
 use super::progress::Progress;
 use super::text::{Palette, clean, count, lines, number, pad};
 use super::{Reporter, Verbosity, diff};
@@ -64,6 +64,8 @@ pub(super) struct Human {
     told: HashSet<(Option<Arc<str>>, String)>,
     reboots: Folded<Vec<String>>,
     outputs: Outputs,
+    /// Facts of hosts that come after one that isn't done.
+    answers: InOrder,
     warned: HashSet<String>,
     diffs: HashMap<[u8; 32], Arc<str>>,
 }
@@ -104,6 +106,7 @@ impl Human {
             told: HashSet::new(),
             reboots: Folded::default(),
             outputs: Outputs::default(),
+            answers: InOrder::default(),
             warned: HashSet::new(),
             diffs: HashMap::new(),
         }
@@ -256,6 +259,8 @@ impl Human {
     }
 
     fn host(&mut self, e: &HostEvent) -> io::Result<()> {
+        let answers = self.answers.done(&e.host);
+        write(&mut self.out, self.look.progress.as_ref(), &answers)?;
         let host = self.hosts.number(&e.host);
         for warning in &e.warnings {
             self.add(host, None, Tone::Warning, lines(warning).collect());
@@ -360,6 +365,9 @@ impl Reporter for Human {
         match event {
             Event::RunStarted(e) => {
                 self.run = e.clone();
+                if e.command == "facts" {
+                    self.answers = InOrder::new(e.plays.iter().flat_map(|(_, hosts)| hosts));
+                }
                 Ok(())
             }
             Event::PlayStarted(e) => self.play_started(e),
@@ -379,6 +387,7 @@ impl Reporter for Human {
             }
             Event::Facts { host, facts } => {
                 let text = serde_json::to_string_pretty(&serde_json::json!({ &**host: facts }))? + "\n";
+                let text = self.answers.add(host, text);
                 write(&mut self.out, self.look.progress.as_ref(), &text)
             }
             Event::Script { host, text } => {

@@ -4,7 +4,52 @@ use super::fold::{Folded, Hosts};
 use super::text::{Palette, count, from_bytes, lines, number};
 use crate::event::CommandOutput;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Texts of hosts, told in the order of the inventory: each when all hosts before it are done.
+#[derive(Debug, Default)]
+pub(super) struct InOrder {
+    ranks: HashMap<Arc<str>, usize>,
+    /// Of hosts that are done and not told, and of those under way.
+    texts: BTreeMap<usize, (String, bool)>,
+    /// The first host that isn't done.
+    next: usize,
+}
+
+impl InOrder {
+    /// For these hosts, in this order.
+    pub(super) fn new<'a>(hosts: impl Iterator<Item = &'a Arc<str>>) -> InOrder {
+        let mut order = InOrder::default();
+        for host in hosts {
+            let rank = order.ranks.len();
+            order.ranks.entry(host.clone()).or_insert(rank);
+        }
+        order
+    }
+
+    /// A host's text. Given back where nobody knows when it is its turn.
+    pub(super) fn add(&mut self, host: &str, text: String) -> String {
+        let Some(rank) = self.ranks.get(host) else { return text };
+        self.texts.entry(*rank).or_default().0.push_str(&text);
+        String::new()
+    }
+
+    /// A host is done: what can be told now.
+    pub(super) fn done(&mut self, host: &str) -> String {
+        let mut told = String::new();
+        let Some(rank) = self.ranks.get(host) else { return told };
+        self.texts.entry(*rank).or_default().1 = true;
+        while let Some(first) = self.texts.first_entry()
+            && *first.key() == self.next
+            && first.get().1
+        {
+            self.next += 1;
+            told.push_str(&first.remove().0);
+        }
+        told
+    }
+}
 
 /// How many bytes of one output are kept to be shown.
 const MOST_BYTES: usize = 32 * 1024;

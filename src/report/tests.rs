@@ -157,6 +157,10 @@ impl Run {
             diff: self.diff,
             command: self.command,
             arguments: vec!["netplay".to_owned(), self.command.to_owned()],
+            plays: match self.command {
+                "facts" => vec![("facts".into(), totals.keys().cloned().collect())],
+                _ => Vec::new(),
+            },
             ..RunStarted::default()
         };
         let again = "netplay apply -i hosts.yaml site.yaml --limit @failed".to_owned();
@@ -576,17 +580,18 @@ fn outputs_of_a_command() {
 #[test]
 fn facts_are_json_and_nothing_else() {
     let run = Run { command: "facts", ..Run::new() }
-        .play("facts", "n[1-3]", 3)
+        .event(Event::Facts { host: "n3".into(), facts: json!({"cpus": null}) })
+        .on("n3", HostStatus::Ok, &[])
+        .host("n2", unreachable("no route to host", None))
         .event(Event::Facts { host: "n1".into(), facts: json!({"cpus": {"count": 64}}) })
-        .on("n1", HostStatus::Ok, &[])
-        .event(Event::Facts { host: "n2".into(), facts: json!({"cpus": null}) })
-        .on("n2", HostStatus::Ok, &[])
-        .host("n3", unreachable("no route to host", None));
+        .host("n1", HostEvent { warnings: vec!["a part is missing".to_owned()], ..host_event(HostStatus::Ok) });
     let side = Shared::default();
     let out = run.told(Look { side: Some(Box::new(side.clone())), ..Look::default() });
     let values: Vec<Value> = serde_json::Deserializer::from_str(&out).into_iter().map(Result::unwrap).collect();
-    assert_eq!(values, [json!({"n1": {"cpus": {"count": 64}}}), json!({"n2": {"cpus": null}})]);
-    assert!(side.text().contains("n3  unreachable: no route to host\n"), "{}", side.text());
+    // In the order of the inventory, whichever came first.
+    assert_eq!(values, [json!({"n1": {"cpus": {"count": 64}}}), json!({"n3": {"cpus": null}})]);
+    assert!(side.text().contains("n2  unreachable: no route to host\n"), "{}", side.text());
+    assert!(side.text().contains("n1  warning: a part is missing\n"), "{}", side.text());
 }
 
 #[test]
