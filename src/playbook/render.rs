@@ -1,13 +1,15 @@
 //! A play as one host sees it.
 
-use super::load::{self, Batch, Become as Keywords, Entry, Loop, Play};
+use super::load;
 use super::template::{self, Fail};
 use super::vars::{Context, Layer, Scope, Variables};
+use super::written::{Batch, Become as Keywords, Entry, Loop, Play};
 use super::{Become, HostPlay, Item, Reference, Skipped};
 use crate::error::{Error, Errors};
 use crate::inventory::HostId;
 use crate::inventory::vault::{self, Vault};
 use crate::resource::{AnyResource, Env, Predicate, Spec, spec};
+use crate::source::Span;
 use crate::yaml::Node;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -138,8 +140,25 @@ impl Play {
         let out = HostPlay { become_, ..HostPlay::default() };
         let mut renderer = Renderer { play: self, tags, out, errors: Vec::new() };
         template::deep(|| self.resources.iter().chain(&self.handlers).for_each(|entry| renderer.entry(entry, &scope)));
-        if renderer.errors.is_empty() { Ok(renderer.out) } else { Err(Errors(renderer.errors)) }
+        if renderer.errors.is_empty() {
+            return Ok(renderer.out);
+        }
+        let of_image = |error: Error| {
+            match self.image && names_facts(&error) {
+            true => error.hint(
+                "in the root of an image only `facts.os` is known: all other facts are of a machine that runs, and null",
+            ),
+            false => error,
+        }
+        };
+        Err(Errors(renderer.errors.into_iter().map(of_image).collect()))
     }
+}
+
+/// Whether an error is about an expression with facts.
+fn names_facts(error: &Error) -> bool {
+    let line = error.place.as_ref().and_then(Span::excerpt);
+    error.message.contains("facts") || line.is_some_and(|line| line.contains("facts"))
 }
 
 fn told(fail: Fail, at: &Node) -> Errors {

@@ -157,16 +157,20 @@ pub(super) fn add(env: &mut Environment<'static>) {
     }
 }
 
-/// The hint for an unknown filter or test.
-pub(super) fn known(kind: ErrorKind, detail: &str) -> Option<String> {
-    // The engine's words: filter NAME is unknown.
-    let name = detail.split(' ').nth(1)?;
+/// What the engine calls unknown, by name, and the known names. It doesn't say which test `select` and the like were
+/// given: that is the first word in quotes of the call, of `selectattr` the second.
+pub(super) fn unknown(kind: ErrorKind, detail: &str, call: &str, functions: &[&str]) -> Option<(String, String)> {
+    let (what, known) = match kind {
+        ErrorKind::UnknownFilter => ("filter", FILTERS),
+        ErrorKind::UnknownTest => ("test", TESTS),
+        ErrorKind::UnknownFunction => ("function", functions),
+        _ => return None,
+    };
+    let mut words = detail.strip_suffix(" is unknown").into_iter().flat_map(|d| d.split(' ').last());
+    let mut quoted = call.split(['\'', '"']).skip(1).step_by(2);
+    let name = words.next().or_else(|| quoted.nth(usize::from(call.contains("attr("))))?;
     let short = name.rsplit('.').next().unwrap_or(name);
-    match kind {
-        ErrorKind::UnknownFilter => Some(suggest(short, FILTERS)),
-        ErrorKind::UnknownTest => Some(suggest(short, TESTS)),
-        _ => None,
-    }
+    Some((format!("there is no {what} `{name}`"), suggest(short, known)))
 }
 
 fn bad(message: impl Into<String>) -> Error {

@@ -115,9 +115,13 @@ fn a_syntax_error_is_found_without_a_host() {
 #[test]
 fn what_goes_wrong_in_an_expression_is_told_with_a_remedy() {
     for (value, parts) in [
-        ("{{ 'a' | frobnicate }}", &["filter frobnicate is unknown", "known: abs"][..]),
+        ("{{ 'a' | frobnicate }}", &["there is no filter `frobnicate`", "known: abs"][..]),
         ("{{ 'a' | regex_replce('a') }}", &["did you mean `regex_replace`?"]),
-        ("{{ 'a' is versoin('1') }}", &["test versoin is unknown", "did you mean `version`?"]),
+        ("{{ 'a' is versoin('1') }}", &["there is no test `versoin`", "did you mean `version`?"]),
+        ("{{ [1] | select('evn') | list }}", &["there is no test `evn`", "did you mean `even`?"]),
+        ("{{ [1] | rejectattr('even', 'definde') | list }}", &["there is no test `definde`", "`defined`?"]),
+        ("{{ [1] | map('uppper') | list }}", &["there is no filter `uppper`", "did you mean `upper`?"]),
+        ("{{ rnage(3) }}", &["there is no function `rnage`", "did you mean `range`?"]),
         ("{{ lookup('env', 'HOME') }}", &["`lookup` isn't supported", "-e name="]),
         ("{{ inventory_hostname.nope }}", &["`inventory_hostname` is a string and has no `nope`"]),
         ("{{ groups.alll }}", &["`groups` has no `alll`", "did you mean `all`?"]),
@@ -344,7 +348,7 @@ fn errors_of_files_are_placed_in_them() {
         ("a\n{% if %}\n", &["not a valid template", "templates/t.j2:2:"]),
         ("#jinja2: block_start_string: '[%'\n", &["isn't an option of a template", "t.j2:1:1"]),
         ("x\n{{ n + oops.x }}\n", &["the variable `oops` isn't defined", "templates/t.j2:2:8"]),
-        ("{{ n | nope }}", &["filter nope is unknown", "templates/t.j2:1:"]),
+        ("{{ n | nope }}", &["there is no filter `nope`", "templates/t.j2:1:"]),
     ] {
         let told = rendered(template).unwrap_err();
         for part in parts {
