@@ -39,9 +39,12 @@ const HANDSHAKES: usize = 16;
 fn vault(args: &Hosts) -> Result<Arc<Vault>, Errors> {
     let mut vault = Vault::new(args.secrets.clone());
     let file = |path: String| Identity { label: None, source: PasswordSource::File(path) };
-    let ids = args.vault_id.iter().map(|id| Identity::parse(id));
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let list = variable("ANSIBLE_VAULT_IDENTITY_LIST").unwrap_or_default();
+    let listed = list.split(',').map(str::trim).filter(|id| !id.is_empty());
+    let ids = listed.chain(args.vault_id.iter().map(String::as_str)).map(Identity::parse);
     let files = args.vault_password_file.iter().cloned();
-    let variable = std::env::var("ANSIBLE_VAULT_PASSWORD_FILE").ok().filter(|path| !path.is_empty());
+    let variable = variable("ANSIBLE_VAULT_PASSWORD_FILE");
     let asked = args.ask_vault_pass.then_some(Identity { label: None, source: PasswordSource::Prompt });
     for Identity { label, source } in ids.chain(files.chain(variable).map(file)).chain(asked) {
         let label = label.as_deref();
@@ -82,12 +85,18 @@ fn warn(warnings: &[Warning], args: &Hosts) {
     }
 }
 
+/// The variables of the command line; tells its warnings.
+fn extra(args: &Hosts, vault: &Vault) -> Result<Extra, Errors> {
+    let extra = Extra::parse(args.extra_vars.iter().map(String::as_str), vault)?;
+    warn(&extra.warnings(), args);
+    Ok(extra)
+}
+
 /// The inventory with what lies beside a playbook (or in the working folder), and the variables of the command line.
-fn context(inventory: &Inventory, args: &Hosts, folder: &Path) -> Result<Arc<Context>, Errors> {
-    let extra = Extra::parse(args.extra_vars.iter().map(String::as_str), inventory.vault())?;
+fn context(inventory: &Inventory, args: &Hosts, extra: &Extra, folder: &Path) -> Result<Arc<Context>, Errors> {
     let (inventory, warnings) = inventory.with_playbook_dir(folder)?;
     warn(&warnings, args);
-    Ok(Context::new(inventory, extra, folder))
+    Ok(Context::new(inventory, extra.clone(), folder))
 }
 
 /// The hosts that `--limit` leaves of all.
@@ -98,6 +107,18 @@ fn limited(inventory: &Inventory, args: &Hosts) -> Result<Vec<HostId>, Errors> {
     let selection = inventory.select(&all, limit.as_ref(), Some(&|| origin.left())).map_err(usage)?;
     warn(&selection.warnings, args);
     Ok(selection.hosts)
+}
+
+/// That there is nothing that could be done is no success.
+///
+/// # Errors
+/// The inventory has no hosts.
+fn some_hosts(inventory: &Inventory, args: &Hosts) -> Result<(), Error> {
+    match inventory.hosts().next() {
+        Some(_) => Ok(()),
+        None => Err(Error::usage(format!("the inventory {} has no hosts", args.inventory.join(", ")))
+            .hint("an inventory lists hosts below `hosts:` of a group, or one a line; netplay inventory --graph shows what is read")),
+    }
 }
 
 /// Which inventory and playbooks a command is about, so that runs of the same can be told.

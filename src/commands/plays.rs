@@ -1,7 +1,7 @@
 //! Playbooks and hosts together: what `apply`, `validate` and `graph` begin with. All hosts of all plays are rendered
 //! here, before the first connection.
 
-use super::{Origin, context, load_inventory, look, target, vault, warn};
+use super::{Origin, context, extra, load_inventory, look, some_hosts, target, vault, warn};
 use crate::cli;
 use crate::engine::host::Site;
 use crate::engine::run;
@@ -70,13 +70,15 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
     let origin = Origin::of(&args.hosts, &args.playbooks);
     let failed = || origin.left();
+    let extra = extra(&args.hosts, &vault)?;
     let mut casts = Vec::new();
     let mut emptied = Vec::new();
     let mut warned = HashSet::new();
     for book in books {
-        let context = context(&inventory, &args.hosts, book.dir())?;
+        let context = context(&inventory, &args.hosts, &extra, book.dir())?;
         for mut play in book.plays {
             play.image = image;
+            warn(&play.warnings(), &args.hosts);
             let found = play.settings(&context).and_then(|settings| {
                 let selection = context.inventory.select(&settings.hosts, limit.as_ref(), Some(&failed))?;
                 if limit.is_some() && selection.hosts.is_empty() {
@@ -89,6 +91,10 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
                 Ok((settings, mut selection)) => {
                     // What is said of --limit is the same for each play.
                     selection.warnings.retain(|warning| warned.insert(warning.to_string()));
+                    if selection.hosts.is_empty() && limit.is_none() && selection.warnings.is_empty() {
+                        let message = format!("the play `{}` has no hosts: its pattern leaves none", play.name);
+                        selection.warnings.push(Error::inventory(&settings.hosts.span, message));
+                    }
                     warn(&selection.warnings, &args.hosts);
                     let context = context.clone();
                     casts.push(Cast { play: Arc::new(play), settings, hosts: selection.hosts, context });
@@ -99,6 +105,9 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
     }
     if !errors.is_empty() {
         return Err(told(errors));
+    }
+    if casts.iter().all(|c| c.hosts.is_empty()) {
+        some_hosts(&inventory, &args.hosts)?;
     }
     // That no host failed is no mistake of whoever asks for those that did: there is nothing to do.
     if !emptied.is_empty() && origin.left.get().is_none() {

@@ -1,6 +1,9 @@
 //! Asking all hosts the same, without a play: what `facts` and `run` do.
 
-use super::{Origin, again, carriers, context, defaults, limited, load_inventory, look, shared, target, unlock, vault};
+use super::{
+    Origin, again, carriers, context, defaults, extra, limited, load_inventory, look, shared, some_hosts, target,
+    unlock, vault,
+};
 use crate::cli::{Hosts, Reach};
 use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
@@ -8,7 +11,7 @@ use crate::error::{Error, Errors};
 use crate::event::{Event, RunStarted};
 use crate::plan::Policy;
 use crate::playbook::{Become, HostPlay, Variables};
-use crate::report::Reporters;
+use crate::report::{self, Reporters};
 use crate::resource::{Answers, Inquiry};
 use crate::transport::{Defaults, Identity, Target, become_from_variables};
 use std::ffi::OsString;
@@ -42,10 +45,20 @@ impl Site for Place<'_> {
     }
 }
 
-/// Makes an event of what a host answered, and says whether that is good.
-type Judge<'j> = dyn Fn(&Arc<str>, &Answers) -> (Event, bool) + Sync + 'j;
+/// What a host's answers mean.
+pub(super) struct Judgement {
+    /// What is told of them.
+    pub(super) event: Event,
+    /// Whether that is good.
+    pub(super) good: bool,
+    /// What the operator should know.
+    pub(super) warnings: Vec<String>,
+}
 
-/// Asks the hosts and tells what `event` makes of the answers. Gives the exit code; an event of a host that says that
+/// Judges what a host answered.
+type Judge<'j> = dyn Fn(&Arc<str>, &Answers) -> Judgement + Sync + 'j;
+
+/// Asks the hosts and tells what `judge` makes of the answers. Gives the exit code; an event of a host that says that
 /// it failed counts.
 pub(super) fn ask(
     command: &'static str,
@@ -54,14 +67,18 @@ pub(super) fn ask(
     reach: &Reach,
     keywords: &Become,
     inquiry: &Inquiry,
-    event: &Judge<'_>,
+    judge: &Judge<'_>,
 ) -> Result<u8, Errors> {
     let inventory = load_inventory(hosts, &vault(hosts)?)?;
     let outputs = reach.outputs()?;
     let defaults = defaults(reach)?;
-    let context = context(&inventory, hosts, Path::new("."))?;
+    let context = context(&inventory, hosts, &extra(hosts, inventory.vault())?, Path::new("."))?;
     // What a host prints may be any secret that it has.
     let hosts_of = limited(&context.inventory, hosts)?;
+    if hosts_of.is_empty() {
+        some_hosts(&inventory, hosts)?;
+        report::warning("--limit leaves no host", hosts.color(), &hosts.secrets);
+    }
     context.inventory.learn_secrets(&hosts_of);
     let mut places = Vec::new();
     for id in hosts_of {
@@ -95,9 +112,10 @@ pub(super) fn ask(
         let (mut told, answers) = visit.ask(inquiry, keywords);
         let host: Arc<str> = place.target.host.as_str().into();
         if let Some(answers) = answers {
-            let (event, good) = event(&host, &answers);
-            send(event);
-            if !good {
+            let judgement = judge(&host, &answers);
+            send(judgement.event);
+            told.warnings.extend(judgement.warnings);
+            if !judgement.good {
                 told.status = crate::event::HostStatus::Failed;
             }
         }

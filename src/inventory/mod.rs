@@ -15,6 +15,7 @@
 
 mod address;
 mod ansible_cfg;
+mod connection;
 mod ini;
 mod literal;
 mod pattern;
@@ -30,8 +31,10 @@ mod yaml_file;
 mod tests;
 
 pub use crate::error::Error as Warning;
+pub use connection::misspelt;
 pub use pattern::{Failed, Selection, argument};
 pub use print::to_text;
+pub use read::document;
 pub use tree::HostId;
 pub use vars::{VarMap, Vars};
 
@@ -136,6 +139,8 @@ impl Inventory {
             beside.iter().filter_map(|b| b.hosts.get(&HostId::at(at))).for_each(|more| vars.extend(more));
             own.push(if vars.is_empty() { none.clone() } else { Arc::new(vars) });
         }
+        let of_groups = tree.groups.iter().map(|g| &g.vars).chain(of_files(&beside));
+        warnings.extend(misspelt(of_groups.chain(own.iter().map(|vars| &**vars)).flat_map(VarMap::iter)));
         let shared = share(&tree, &beside, None);
         let files = Arc::new(Files { folders, beside, own });
         let vault = options.vault.clone();
@@ -150,11 +155,12 @@ impl Inventory {
     pub fn with_playbook_dir(&self, folder: &Path) -> Result<(Inventory, Vec<Warning>), Errors> {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let real = |f: &Path| f.canonicalize().ok();
-        let (mut playbook, warnings) = match self.files.folders.as_slice() {
+        let (mut playbook, mut warnings) = match self.files.folders.as_slice() {
             // Beside the playbook is beside the inventory: those files have been read.
             [only] if real(only).is_some_and(|f| Some(f) == real(folder)) => (Beside::default(), Vec::new()),
             _ => Beside::load(folder, &self.tree, &self.vault)?,
         };
+        warnings.extend(misspelt(of_files(std::slice::from_ref(&playbook)).flat_map(VarMap::iter)));
         for (id, vars) in &mut playbook.hosts {
             let mut all = VarMap::clone(&self.files.own[id.index()]);
             all.extend(vars);
@@ -216,8 +222,7 @@ impl Inventory {
         &self.vault
     }
 
-    /// The files that may set variables of a host and are encrypted, no password having been given: where a variable is
-    /// missing, it may be in one of them.
+    /// Why the files can't be read that set variables of a host and are encrypted: any variable may be in one of them.
     pub fn sealed(&self, host: HostId) -> impl Iterator<Item = &Error> {
         let set = &self.tree.sets[self.tree.host(host).set];
         let concerns = move |owner: &Owner| match owner {
@@ -227,6 +232,11 @@ impl Inventory {
         let layers = self.files.beside.iter().chain(self.playbook.as_deref());
         layers.flat_map(|l| &l.sealed).filter(move |(owner, _)| concerns(owner)).map(|(_, error)| error)
     }
+}
+
+/// All variables of files of variables.
+fn of_files(beside: &[Beside]) -> impl Iterator<Item = &VarMap> {
+    beside.iter().flat_map(|b| b.groups.values().chain(b.hosts.values())).map(|vars| &**vars)
 }
 
 /// Merges the variables of groups, for each set of groups that hosts are in.
@@ -353,10 +363,10 @@ impl Loader<'_> {
             return Err(error.hint(listing_hint(&name)).into());
         }
         let root = if data {
-            read::document(&source)?
+            read::document(&source, Kind::Inventory)?
         } else if extension.is_empty() {
             // Either format is possible: YAML if it is a mapping or if it looks like one.
-            match read::document(&source) {
+            match read::document(&source, Kind::Inventory) {
                 Ok(Some(root)) if root.as_map().is_some() => Some(root),
                 Err(e) if looks_like_yaml(&source.text) => return Err(e.into()),
                 _ => None,

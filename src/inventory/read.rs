@@ -32,24 +32,28 @@ pub(super) fn text(path: &Path) -> Result<Arc<Source>, Error> {
 }
 
 /// The document of a text; nothing if it is empty. As with Ansible, what is valid JSON is JSON (there, `1e3` is a
-/// number), anything else YAML.
-pub(super) fn document(source: &Arc<Source>) -> Result<Option<Node>, Error> {
+/// number, and an object with the one key `__ansible_vault` an encrypted value), anything else YAML.
+///
+/// # Errors
+/// It is neither; of this kind.
+pub fn document(source: &Arc<Source>, kind: Kind) -> Result<Option<Node>, Error> {
     if !source.text.trim_start().starts_with(['{', '[']) {
-        return yaml::load_one(source, Kind::Inventory);
+        return yaml::load_one(source, kind);
     }
     let json = serde_json::from_str::<serde_json::Value>(&source.text);
-    match (yaml::load_one(source, Kind::Inventory), json) {
-        (Ok(node), Ok(_)) => Ok(node.map(|n| json_numbers(&n))),
+    match (yaml::load_one(source, kind), json) {
+        (Ok(node), Ok(_)) => Ok(node.map(|n| as_json(&n))),
         // JSON that isn't YAML: surrogate pairs, long keys. Its values have no places of their own then.
         (Err(e), Ok(json)) if e.message.starts_with("not valid YAML") => {
-            Ok(Some(Node::from_json(&Span::start(source), &json)))
+            Ok(Some(as_json(&Node::from_json(&Span::start(source), &json))))
         }
         (read, _) => read,
     }
 }
 
-/// Gives numbers their meaning in JSON where YAML takes them for text.
-fn json_numbers(node: &Node) -> Node {
+/// Gives numbers their meaning in JSON where YAML takes them for text, and makes tags of the objects that stand for
+/// them.
+fn as_json(node: &Node) -> Node {
     let value = match &node.value {
         Value::Scalar { text, plain: true } if matches!(node.scalar(), Some(Scalar::Str(_))) => {
             match serde_json::from_str::<serde_json::Number>(text) {
@@ -57,9 +61,19 @@ fn json_numbers(node: &Node) -> Node {
                 Err(_) => return node.clone(),
             }
         }
-        Value::Seq(items) => Value::Seq(Arc::new(items.iter().map(json_numbers).collect())),
+        Value::Seq(items) => Value::Seq(Arc::new(items.iter().map(as_json).collect())),
         Value::Map(entries) => {
-            Value::Map(Arc::new(entries.iter().map(|(k, v)| (k.clone(), json_numbers(v))).collect()))
+            if let [(key, value)] = entries.as_slice() {
+                let tag = match key.text() {
+                    Some("__ansible_vault") => Some("!vault"),
+                    Some("__ansible_unsafe") => Some("!unsafe"),
+                    _ => None,
+                };
+                if let Some(tag) = tag.filter(|_| value.as_str().is_some()) {
+                    return Node { tag: Some(Arc::from(tag)), ..value.clone() };
+                }
+            }
+            Value::Map(Arc::new(entries.iter().map(|(k, v)| (k.clone(), as_json(v))).collect()))
         }
         other => other.clone(),
     };

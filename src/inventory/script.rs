@@ -4,7 +4,7 @@ use super::tree::{GroupId, HostId, Tree};
 use super::{Meta, read};
 use crate::error::{Error, Kind};
 use crate::source::Span;
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{self, Node};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -124,7 +124,7 @@ fn entries(vars: &Node) -> Result<impl Iterator<Item = (Arc<str>, Node)>, Error>
     let Some(entries) = vars.as_map() else {
         return Err(Error::inventory(&vars.span, format!("variables are an object, not {}", vars.describe())));
     };
-    Ok(entries.iter().map(|(name, value)| (Arc::from(name.text().unwrap_or_default()), tagged(value))))
+    Ok(entries.iter().map(|(name, value)| (Arc::from(name.text().unwrap_or_default()), value.clone())))
 }
 
 fn group_vars(tree: &mut Tree, group: GroupId, vars: &Node) -> Result<(), Error> {
@@ -133,28 +133,6 @@ fn group_vars(tree: &mut Tree, group: GroupId, vars: &Node) -> Result<(), Error>
 
 fn host_vars(tree: &mut Tree, host: HostId, vars: &Node) -> Result<(), Error> {
     entries(vars)?.try_for_each(|(name, value)| tree.set_host_var(host, &name, &value))
-}
-
-/// A value with the objects by which Ansible writes tags in JSON turned into tags again.
-fn tagged(node: &Node) -> Node {
-    let value = match &node.value {
-        Value::Map(entries) => {
-            if let [(key, value)] = entries.as_slice() {
-                let tag = match key.text() {
-                    Some("__ansible_vault") => Some("!vault"),
-                    Some("__ansible_unsafe") => Some("!unsafe"),
-                    _ => None,
-                };
-                if let Some(tag) = tag.filter(|_| value.as_str().is_some()) {
-                    return Node { tag: Some(Arc::from(tag)), ..value.clone() };
-                }
-            }
-            Value::Map(Arc::new(entries.iter().map(|(k, v)| (k.clone(), tagged(v))).collect()))
-        }
-        Value::Seq(items) => Value::Seq(Arc::new(items.iter().map(tagged).collect())),
-        other => other.clone(),
-    };
-    Node { value, ..node.clone() }
 }
 
 /// What a program prints, as JSON; nothing if that is nothing.
@@ -172,7 +150,7 @@ fn answer(path: &Path, arguments: &[&str], deadline: Duration) -> Result<Option<
             path.display()
         )));
     }
-    read::document(&source)
+    read::document(&source, Kind::Inventory)
 }
 
 fn run(path: &Path, arguments: &[&str], deadline: Duration, command: &str) -> Result<Vec<u8>, Error> {

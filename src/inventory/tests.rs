@@ -389,7 +389,7 @@ fn a_file_that_the_passwords_do_not_open_is_no_empty_one() {
 fn an_error_in_an_encrypted_file_shows_no_line_of_it() {
     let plain = "a: 1\nb: swordfish: x\n";
     let decoded = vault::decode("v.yml", plain.as_bytes().to_vec(), true, Kind::Inventory).unwrap();
-    let told = read::document(&decoded).unwrap_err().to_string();
+    let told = read::document(&decoded, Kind::Inventory).unwrap_err().to_string();
     assert!(told.contains("--> v.yml:2:") && told.contains("ansible-vault view"), "{told}");
     assert!(!told.contains("swordfish"), "{told}");
     let told = vault::decode("v.yml", b"b: sword\xfffish".to_vec(), true, Kind::Inventory).unwrap_err().to_string();
@@ -406,10 +406,11 @@ fn what_is_encrypted_is_refused_when_it_is_used() {
         ("host_vars/i", &vault),
     ]);
     let (inventory, warnings) = load(&dir, "hosts.yaml");
-    assert_eq!(warnings.len(), 2);
-    assert!(warnings[0].to_string().contains("group_vars/g/vault.yml:1:1"), "{}", warnings[0]);
+    assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(var(&inventory, "h", "a"), 1);
     let host = |name: &str| inventory.host(name).unwrap();
+    let told = inventory.sealed(host("h")).next().unwrap().to_string();
+    assert!(told.contains("group_vars/g/vault.yml:1:1"), "{told}");
     let sealed = |name: &str| inventory.sealed(host(name)).count();
     assert_eq!((sealed("h"), sealed("i"), sealed("localhost")), (1, 2, 0));
     let error = errors(&[("hosts.yaml", &vault)]);
@@ -417,6 +418,47 @@ fn what_is_encrypted_is_refused_when_it_is_used() {
         error.starts_with("error: this file is encrypted, and no vault password is given\n  --> hosts.yaml:1:1"),
         "{error}"
     );
+}
+
+#[test]
+fn files_of_variables_in_json_have_ansible_s_tags() {
+    let dir = folder(&[
+        ("hosts", "h\n"),
+        ("group_vars/all.json", r#"{"v": {"__ansible_vault": "$ANSIBLE_VAULT;1.1"}, "u": {"__ansible_unsafe": "{{"}}"#),
+        (
+            "host_vars/h.yml",
+            r#"{"w": [{"__ansible_vault": "$ANSIBLE_VAULT;1.1"}], "m": {"__ansible_vault": "", "b": 1}}"#,
+        ),
+    ]);
+    let (inventory, _) = load(&dir, "hosts");
+    let vars = inventory.vars(inventory.host("h").unwrap());
+    let sealed = |name: &str| vault::any_sealed(vars.get(name).unwrap());
+    assert_eq!(["v", "w", "u", "m"].map(sealed), [true, true, false, false]);
+    assert_eq!(vars.get("u").unwrap().tag.as_deref(), Some("!unsafe"));
+}
+
+#[test]
+fn a_misspelt_connection_variable_is_told_wherever_it_stands() {
+    let dir = folder(&[
+        ("hosts", "n1 ansible_hots=10.0.0.1\n[g]\nn1\n[g:vars]\nansible_usr=ops\n"),
+        ("group_vars/g.yml", "ansible_prot: 22\n"),
+        ("book/host_vars/n1.yml", "ansible_becme: true\nansible_user_id: 3\nansible_users: [a]\n"),
+    ]);
+    let (inventory, warnings) = load(&dir, "hosts");
+    let told = |warnings: &[Warning]| -> Vec<String> {
+        let line = |w: &Warning| format!("{} {}", w.message, w.place.as_ref().unwrap().line);
+        warnings.iter().map(line).collect()
+    };
+    assert_eq!(
+        told(&warnings),
+        [
+            "nothing reads the variable `ansible_usr` 5",
+            "nothing reads the variable `ansible_prot` 1",
+            "nothing reads the variable `ansible_hots` 1",
+        ]
+    );
+    let (_, warnings) = inventory.with_playbook_dir(&dir.path().join("book")).unwrap();
+    assert_eq!(told(&warnings), ["nothing reads the variable `ansible_becme` 1"]);
 }
 
 #[test]

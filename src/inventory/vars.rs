@@ -86,7 +86,8 @@ impl Vars {
 pub(super) struct Beside {
     pub(super) groups: HashMap<GroupId, Arc<VarMap>>,
     pub(super) hosts: HashMap<HostId, Arc<VarMap>>,
-    /// Files that can't be decrypted, so that nobody knows what they set, and why.
+    /// Files that can't be decrypted, so that nobody knows what they set, and why: an error as soon as such a host is
+    /// used.
     pub(super) sealed: Vec<(Owner, Error)>,
 }
 
@@ -133,14 +134,7 @@ impl Beside {
                     };
                     Arc::make_mut(slot).extend(&vars);
                 }
-                Ok(File::Sealed(error)) => {
-                    // With a password it's an error as soon as such a host is used.
-                    if !vault.has_passwords() {
-                        let told = format!("{}: its variables are unknown", error.message);
-                        warnings.push(Error { message: told, ..error.clone() });
-                    }
-                    beside.sealed.push((owner, error));
-                }
+                Ok(File::Sealed(error)) => beside.sealed.push((owner, error)),
                 Err(e) => errors.push(e),
             }
         }
@@ -218,7 +212,7 @@ fn file(path: &Path, vault: &Vault) -> Result<File, Error> {
     };
     let source = decode(&name, bytes, encrypted, Kind::Inventory)?;
     let mut vars = VarMap::default();
-    let Some(node) = read::document(&source)? else { return Ok(File::Vars(vars)) };
+    let Some(node) = read::document(&source, Kind::Inventory)? else { return Ok(File::Vars(vars)) };
     let Some(entries) = node.as_map() else {
         if node.is_null() {
             return Ok(File::Vars(vars));

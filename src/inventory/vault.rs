@@ -302,7 +302,8 @@ impl Vault {
                 Error::inventory(place, format!("this {what} is encrypted{of}, and no vault password is given")).hint(
                     format!(
                         "give it: --vault-password-file FILE, --vault-id {label}@FILE, or --ask-vault-pass to be asked; \
-                         the environment variable ANSIBLE_VAULT_PASSWORD_FILE is read, too"
+                         the environment variables ANSIBLE_VAULT_PASSWORD_FILE and ANSIBLE_VAULT_IDENTITY_LIST are \
+                         read, too"
                     ),
                 )
             }

@@ -1,17 +1,16 @@
 //! Reading playbooks: strict keys, all errors at once, a remedy where a hand that knows Ansible goes wrong.
 
-use super::Item;
 use super::keys;
 use super::remedies::{self, Level};
 use super::template;
 use super::vars::{self, Layer};
+use super::written::{Batch, Become, Entry, Loop, Play};
 use crate::error::{Error, Errors, Kind, suggest};
-use crate::inventory::vault::Vault;
+use crate::inventory::{self, vault::Vault};
 use crate::resource::{self, AnyType, spec};
 use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
 
@@ -25,122 +24,6 @@ pub struct Playbook {
     pub path: PathBuf,
     /// Its plays, in their order.
     pub plays: Vec<Play>,
-}
-
-/// A play as it is written: checked, not rendered.
-#[derive(Debug)]
-pub struct Play {
-    /// Its name, or `hosts: PATTERN`.
-    pub name: Arc<str>,
-    /// Where it begins.
-    pub place: Span,
-    /// Whether a failure of a resource keeps the later ones of the file from being done on that host
-    /// (`on_error: stop`).
-    pub stop_on_error: bool,
-    /// Whether it says `confirm: none`: steps that could cut the session off are allowed.
-    pub confirm_none: bool,
-    /// Whether it is carried out in the root of an image, which doesn't run: only what lasts is looked at and done.
-    pub image: bool,
-    pub(super) hosts: Node,
-    pub(super) serial: Option<Node>,
-    pub(super) max_fail_percentage: Option<Node>,
-    pub(super) become_: Become,
-    pub(super) vars: Arc<Layer>,
-    pub(super) vars_files: Vec<Node>,
-    pub(super) resources: Vec<Entry>,
-    pub(super) handlers: Vec<Entry>,
-    /// Files of variables that have been read.
-    pub(super) read: RwLock<HashMap<PathBuf, Arc<Layer>>>,
-    /// Files that resources name: where they were found.
-    pub(super) found: RwLock<HashMap<Named, Arc<Path>>>,
-}
-
-/// A file as a resource names it: the folder of the resource's own file, the folder for files of its kind, the name.
-pub(super) type Named = (Arc<Path>, &'static str, String);
-
-/// The `become` keywords, as they are written.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Become {
-    pub(super) enabled: Option<Node>,
-    pub(super) user: Option<Node>,
-}
-
-impl Become {
-    /// What stands nearer to the resource wins.
-    fn within(self, outer: &Become) -> Become {
-        Become {
-            enabled: self.enabled.or_else(|| outer.enabled.clone()),
-            user: self.user.or_else(|| outer.user.clone()),
-        }
-    }
-}
-
-/// How many hosts a batch has.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Batch {
-    /// That many.
-    Hosts(usize),
-    /// That part of the play's hosts, at least one.
-    Percent(f64),
-}
-
-/// One entry of `resources:` or `handlers:`.
-pub(super) struct Entry {
-    pub(super) place: Span,
-    pub(super) kind: &'static dyn AnyType,
-    pub(super) body: Node,
-    pub(super) title: Option<Node>,
-    /// Its own conditions, after those of what includes it.
-    pub(super) when: Vec<Node>,
-    pub(super) repeat: Option<Loop>,
-    pub(super) vars: Vec<Arc<Layer>>,
-    pub(super) tags: BTreeSet<Arc<str>>,
-    pub(super) after: Vec<Node>,
-    pub(super) before: Vec<Node>,
-    pub(super) notify: Vec<Node>,
-    pub(super) become_: Become,
-    pub(super) ignore_errors: Option<Node>,
-    pub(super) timeout: Option<Node>,
-    pub(super) no_log: Option<Node>,
-    pub(super) handler: bool,
-    /// The folder of the file that it stands in.
-    pub(super) dir: Arc<Path>,
-    /// Whether nothing of it is a template, so that it may be the same on all hosts.
-    pub(super) fixed: bool,
-    /// It, if it is.
-    pub(super) shared: OnceLock<Item>,
-}
-
-impl Entry {
-    /// Whether a text is written in it as it is, as a key or a value, or is the name of its line.
-    pub(super) fn writes(&self, text: &str) -> bool {
-        fn within(node: &Node, text: &str) -> bool {
-            match (node.as_seq(), node.as_map()) {
-                (Some(items), _) => items.iter().any(|n| within(n, text)),
-                (_, Some(entries)) => entries.iter().any(|(k, v)| within(k, text) || within(v, text)),
-                _ => !template::templated(node) && node.text() == Some(text),
-            }
-        }
-        text == format!("#{}", self.body.span.line)
-            || within(&self.body, text)
-            || self.title.as_ref().is_some_and(|t| within(t, text))
-    }
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.kind.name(), self.place)
-    }
-}
-
-/// `loop` and `loop_control`.
-#[derive(Debug)]
-pub(super) struct Loop {
-    pub(super) over: Node,
-    pub(super) var: Arc<str>,
-    pub(super) index_var: Option<Arc<str>>,
-    /// Whether the conditions use these names: otherwise they hold, or don't, for all rounds.
-    pub(super) in_conditions: bool,
 }
 
 impl Playbook {
@@ -161,18 +44,6 @@ impl Playbook {
     /// All tags that its resources have.
     pub fn tags(&self) -> BTreeSet<Arc<str>> {
         self.plays.iter().flat_map(|p| &p.resources).flat_map(|r| r.tags.iter().cloned()).collect()
-    }
-}
-
-impl Play {
-    /// How many resources it lists; those of a loop count once.
-    pub fn len(&self) -> usize {
-        self.resources.len()
-    }
-
-    /// Whether it lists none.
-    pub fn is_empty(&self) -> bool {
-        self.resources.is_empty()
     }
 }
 
@@ -740,7 +611,7 @@ pub(super) fn vars_file(path: &Path, named: &Node, vault: &Vault) -> Result<Arc<
     })?;
     let source = vault.text(&path.display().to_string(), bytes, Kind::Playbook);
     let source = source.map_err(|e| e.named(&named.span))?;
-    let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
+    let node = inventory::document(&source, Kind::Playbook)?.filter(|n| !n.is_null());
     let Some(node) = node else { return Ok(Arc::default()) };
     vault.conceal(&node);
     let mut errors = Vec::new();

@@ -10,17 +10,19 @@ mod remedies;
 mod render;
 mod template;
 mod vars;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use keys::COMMON as COMMON_KEYS;
-pub use load::{Batch, Play, Playbook};
+pub use load::Playbook;
 pub use render::{Settings, Tags};
 #[cfg(test)]
 pub(crate) use template::FACTS;
 pub use template::STACK;
 pub use vars::{Context, Extra, Variables};
+pub use written::{Batch, Play};
 
 use crate::resource::AnyResource;
 use crate::source::Span;

@@ -3,9 +3,9 @@
 use super::template::{self, Fail, Lookup, Step};
 use crate::error::{Error, Errors, Kind};
 use crate::inventory::vault::Vault;
-use crate::inventory::{HostId, Inventory, Vars};
+use crate::inventory::{self, HostId, Inventory, Vars, Warning};
 use crate::source::{self, Source, Span};
-use crate::yaml::{self, Node};
+use crate::yaml::Node;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,11 @@ impl Extra {
         }
         if errors.is_empty() { Ok(Extra(Arc::new(layer))) } else { Err(Errors(errors)) }
     }
+
+    /// Names among them that are nearly one of a variable of the connection.
+    pub fn warnings(&self) -> Vec<Warning> {
+        inventory::misspelt(&*self.0)
+    }
 }
 
 fn extra(argument: &str, vault: &Vault) -> Result<Layer, Error> {
@@ -81,7 +86,7 @@ fn extra(argument: &str, vault: &Vault) -> Result<Layer, Error> {
 }
 
 fn mapping(source: &Arc<Source>, vault: &Vault) -> Result<Layer, Error> {
-    match yaml::load_one(source, Kind::Usage)? {
+    match inventory::document(source, Kind::Usage)? {
         None => Ok(Layer::new()),
         Some(node) if node.is_null() => Ok(Layer::new()),
         Some(node) => {
@@ -319,12 +324,6 @@ impl Scope {
         self.context.inventory.vault()
     }
 
-    /// Files of variables of this host that are encrypted, so that nobody knows what they set.
-    pub(crate) fn sealed(&self) -> Vec<Span> {
-        let errors = self.host.into_iter().flat_map(|h| self.context.inventory.sealed(h));
-        errors.filter_map(|e| e.place.clone()).collect()
-    }
-
     /// A variable, rendered; nothing where it isn't defined.
     pub(crate) fn node(self: &Arc<Scope>, name: &str) -> Result<Option<Node>, Fail> {
         match self.find(name, false)? {
@@ -370,8 +369,8 @@ impl Scope {
         if self.pending && !connection {
             return Err(Fail::Facts);
         }
-        // Whoever gives a password wants these files read: one that isn't may have set just this variable.
-        if let Some(host) = self.host.filter(|_| self.vault().has_passwords())
+        // A file that isn't read may have set just this variable.
+        if let Some(host) = self.host
             && let Some(error) = self.context.inventory.sealed(host).next()
         {
             return Err(Fail::error(error.clone()));

@@ -83,7 +83,7 @@ pub(super) fn summary(finished: &RunFinished, palette: Palette) -> String {
         return palette.bad(&text) + &parts(&counts, pending, finished, palette, "");
     }
     if all == 0 {
-        return format!("nothing to do: no hosts ({time})\n");
+        return format!("{} ({time})\n", palette.bad("nothing was done: no play has a host"));
     }
     if finished.exit_code == 0
         && pending == 0

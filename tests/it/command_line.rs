@@ -23,6 +23,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_netplay"));
     command.args(arguments).current_dir(folder).env("HOME", folder);
     command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME").env_remove("ANSIBLE_VAULT_PASSWORD_FILE");
+    command.env_remove("ANSIBLE_VAULT_IDENTITY_LIST");
     command
 }
 
@@ -62,6 +63,50 @@ fn a_limit_that_leaves_a_play_without_hosts_is_told() {
         "error: --limit leaves no host of `play a` (2 hosts), nor of `play b` (1 host)\n  help: netplay inventory";
     assert!(err.starts_with(told), "{err}");
     assert_eq!(limited("all").2, "");
+}
+
+#[test]
+fn no_host_at_all_is_no_quiet_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    put("empty", "# nobody\n");
+    put("hosts", "a1 ansible_connection=local\n[idle]\n");
+    put("all.yaml", "- hosts: all\n  resources:\n    - assert: {that: 'true'}\n");
+    put("idle.yaml", "- name: tune\n  hosts: idle\n  resources:\n    - assert: {that: 'true'}\n");
+    put("none.yaml", "- name: tune\n  hosts: a1:!all\n  resources:\n    - assert: {that: 'true'}\n");
+    put("local.yaml", "- hosts: localhost\n  resources:\n    - assert: {that: 'true'}\n");
+    for command in [&["apply", "--check", "-i", "empty", "all.yaml"][..], &["facts", "-i", "empty"]] {
+        let (code, out, err) = netplay(dir.path(), command);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("error: the inventory empty has no hosts\n  help: "), "{err}");
+    }
+    // The machine itself needs no inventory.
+    assert_eq!(netplay(dir.path(), &["apply", "--check", "-i", "empty", "local.yaml"]).0, 0);
+    for (book, warning) in
+        [("idle.yaml", "the group `idle` has no hosts"), ("none.yaml", "the play `tune` has no hosts: its")]
+    {
+        let (code, out, err) = netplay(dir.path(), &["apply", "-i", "hosts", book]);
+        assert!(code == 0 && err.starts_with(&format!("warning: {warning}")), "{err}");
+        assert!(out.contains("\nnothing was done: no play has a host ("), "{out}");
+    }
+    let (code, out, err) = netplay(dir.path(), &["run", "-i", "hosts", "-l", "a1:!all", "--", "true"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "", "warning: --limit leaves no host\n"));
+}
+
+#[test]
+fn a_misspelt_connection_variable_of_a_play_is_told() {
+    let site = site();
+    let book = "- hosts: a\n  vars: {ansible_becom: true}\n  vars_files: [more.json]\n  resources:\n    - assert: {that: 'true'}\n";
+    std::fs::write(site.path().join("site.yaml"), book).unwrap();
+    std::fs::write(site.path().join("more.json"), "{\"ansible_conection\": \"local\"}").unwrap();
+    let (code, _, err) =
+        netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml", "-e", "ansible_prot=22 ansible_user_id=1"]);
+    let told = |name: &str, place: &str| {
+        err.contains(&format!("warning: nothing reads the variable `{name}`\n    --> {place}"))
+    };
+    assert_eq!((code, err.matches("warning").count()), (0, 3), "{err}");
+    assert!(told("ansible_becom", "site.yaml:2:25") && told("ansible_conection", "./more.json:1:"), "{err}");
+    assert!(told("ansible_prot", "-e:1:1") && err.contains("did you mean `ansible_port`?"), "{err}");
 }
 
 #[test]
@@ -212,7 +257,7 @@ fn what_failed_is_done_again_and_nothing_else() {
     // Nothing is left: nothing is done, and above all not everything.
     let (code, out, err) = again(&[]);
     assert_eq!(code, 0);
-    assert!(out.contains("nothing to do: no hosts"), "{out}");
+    assert!(out.contains("nothing was done: no play has a host"), "{out}");
     assert!(err.starts_with("warning: the last run left no host undone\n"), "{err}");
 }
 

@@ -42,6 +42,13 @@ fn a_password_comes_from_a_file_a_program_or_the_environment() {
         assert_eq!((code, out.as_str()), (0, "valid: 1 play, 1 resource, 1 host rendered\n"), "{options:?}: {err}");
     }
     assert_eq!(validate(&[], Some("password")).0, 0);
+    let listed = |list| {
+        let all = ["validate", "-i", "hosts.yaml", "site.yaml"];
+        netplay_with(site.path(), &all, Some(("ANSIBLE_VAULT_IDENTITY_LIST", list)))
+    };
+    assert_eq!(listed("wrong@hosts.yaml, any@program").0, 0);
+    let (code, _, err) = listed("nowhere@none");
+    assert!(code == 1 && err.starts_with("error: the vault password file none doesn't exist"), "{err}");
     let (code, _, err) = validate(&[], None);
     assert_eq!(code, 1);
     assert!(
@@ -53,6 +60,26 @@ fn a_password_comes_from_a_file_a_program_or_the_environment() {
     assert!(code == 1 && err.starts_with("error: the vault password (`default`) doesn't open this value"), "{err}");
     let (code, _, err) = validate(&["--vault-password-file", "none"], None);
     assert!(code == 1 && err.starts_with("error: the vault password file none doesn't exist"), "{err}");
+}
+
+#[test]
+fn a_sealed_file_of_variables_is_an_error_of_the_hosts_it_is_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/vault/sealed/texts/short");
+    let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    fs::create_dir(dir.path().join("host_vars")).unwrap();
+    put("host_vars/h1.yml", &fs::read_to_string(case).unwrap());
+    put("hosts", "h1\nh2\n[all:vars]\nansible_connection=local\nmtu=1500\n");
+    put("site.yaml", "- hosts: all\n  resources:\n  - file: {path: '/srv/{{ mtu }}', state: absent}\n");
+    let run = |arguments: &[&str]| netplay_with(dir.path(), arguments, None);
+    for command in [&["validate", "-i", "hosts", "site.yaml"][..], &["inventory", "-i", "hosts", "--list"]] {
+        let (code, _, err) = run(command);
+        let told = "error: this file is encrypted, and no vault password is given\n  --> ";
+        assert!(code == 1 && err.starts_with(told) && err.contains("host_vars/h1.yml:1:1"), "{err}");
+    }
+    let (code, out, err) = run(&["validate", "-i", "hosts", "site.yaml", "-l", "h2"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(run(&["inventory", "-i", "hosts", "--host", "h2"]).0, 0);
 }
 
 #[test]

@@ -303,9 +303,12 @@ pub(super) fn plain(error: &minijinja::Error, origin: &Origin<'_>) -> Error {
         }
         (None, kind) => inner.detail().map_or_else(|| kind.to_string(), str::to_owned),
     };
-    let known = filters::known(inner.kind(), &detail);
-    let error = at_place(playbook(detail), Found::new(inner, origin).as_ref());
-    known.into_iter().fold(error, Error::hint)
+    let found = Found::new(inner, origin);
+    let functions: Vec<&str> = engine().globals().map(|(name, _)| name).collect();
+    match filters::unknown(inner.kind(), &detail, found.as_ref().map_or("", Found::text), &functions) {
+        Some((message, known)) => at_place(playbook(message), found.as_ref()).hint(known),
+        None => at_place(playbook(detail), found.as_ref()),
+    }
 }
 
 /// An error of the engine, as ours. What is undefined is found out by evaluating it again, with an engine that tells.
@@ -441,8 +444,6 @@ fn missing(lookup: &Lookup, place: Option<Span>, scope: &Arc<Scope>) -> Fail {
             let error = with(playbook(format!("the variable `{}` isn't defined", lookup.root)));
             let near = nearest(&lookup.root, names.iter().map(|n| &**n));
             let error = near.map(|n| error.clone().hint(format!("did you mean `{n}`?"))).unwrap_or(error);
-            let note = "it may be in this file, which is encrypted";
-            let error = scope.sealed().iter().fold(error, |e, span| e.also(span, note));
             return Fail::undefined(known_elsewhere(&lookup.root).map(|h| error.clone().hint(h)).unwrap_or(error));
         }
         Err(Fail::Facts) => return Fail::Facts,

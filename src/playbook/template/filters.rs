@@ -166,9 +166,9 @@ pub(super) fn unknown(kind: ErrorKind, detail: &str, call: &str, functions: &[&s
         ErrorKind::UnknownFunction => ("function", functions),
         _ => return None,
     };
-    let mut words = detail.strip_suffix(" is unknown").into_iter().flat_map(|d| d.split(' ').last());
+    let word = detail.strip_suffix(" is unknown").and_then(|told| told.rsplit(' ').next());
     let mut quoted = call.split(['\'', '"']).skip(1).step_by(2);
-    let name = words.next().or_else(|| quoted.nth(usize::from(call.contains("attr("))))?;
+    let name = word.or_else(|| quoted.nth(usize::from(call.contains("attr("))))?;
     let short = name.rsplit('.').next().unwrap_or(name);
     Some((format!("there is no {what} `{name}`"), suggest(short, known)))
 }
