@@ -18,6 +18,7 @@ mod attributes;
 pub mod command;
 pub mod copy;
 pub mod file;
+pub mod firewall_rule;
 pub mod ifcfg;
 pub mod joint;
 pub mod kernel_module;
@@ -517,6 +518,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<command::Command>(PhantomData),
     &Of::<copy::Copy>(PhantomData),
     &Of::<file::File>(PhantomData),
+    &Of::<firewall_rule::FirewallRule>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<kernel_module::KernelModule>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),

@@ -8,11 +8,12 @@ SUITE = "bookworm"
 PACKAGES = """
     systemd systemd-sysv dbus openssh-server sudo busybox fish tcsh python3 procps kmod
     util-linux e2fsprogs iproute2 iptables nftables ethtool iputils-ping iperf3 irqbalance
-    network-manager netplan.io ifupdown
+    network-manager netplan.io ifupdown firewalld ufw
 """.split()
-# What other than networkd can configure interfaces is there and off: a test switches on what it is about.
+# What other than networkd can configure interfaces, and firewalls, are there and off: a test switches on what it is
+# about.
 OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.wants/networking.service",
-       "network-online.target.wants"]
+       "multi-user.target.wants/firewalld.service", "multi-user.target.wants/ufw.service", "network-online.target.wants"]
 WITHOUT_DOCUMENTATION = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.

@@ -21,6 +21,10 @@ pub enum Session {
         address: IpAddr,
         /// The name or index of the interface of a link-local address.
         zone: Option<String>,
+        /// The port that it comes to.
+        port: u16,
+        /// Address and port of the other end, as the host sees it.
+        client: Option<(IpAddr, u16)>,
     },
 }
 
@@ -34,7 +38,7 @@ impl SessionEnds {
 impl Session {
     /// The interface that has the address of the session.
     pub fn interface<'a>(&self, links: &'a Links) -> Option<&'a Link> {
-        let Session::Ssh { address, zone } = self else { return None };
+        let Session::Ssh { address, zone, .. } = self else { return None };
         let zoned =
             zone.as_ref().and_then(|z| links.get(z).or_else(|| links.all.iter().find(|l| l.index.to_string() == *z)));
         let has = |link: &&Link| {
@@ -81,8 +85,10 @@ impl Group for SessionEnds {
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Session, Trouble>> {
         let read = |output: &Output| match *output.text().split_whitespace().collect::<Vec<_>>() {
             [] => Ok(Session::Local),
-            [_, _, server, _] if plain(server).is_some() => {
-                Ok(plain(server).map_or(Session::Local, |(address, zone)| Session::Ssh { address, zone }))
+            [client, from, server, to] if plain(server).is_some() => {
+                let client = plain(client).and_then(|(address, _)| Some((address, from.parse().ok()?)));
+                let port = to.parse().unwrap_or(22);
+                Ok(plain(server).map_or(Session::Local, |(address, zone)| Session::Ssh { address, zone, port, client }))
             }
             _ => Err(Trouble::new(format!("sshd's SSH_CONNECTION can't be understood: {}", output.text().trim()))),
         };

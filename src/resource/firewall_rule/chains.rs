@@ -1,0 +1,159 @@
+//! Chains of a packet filter, and what becomes of packets in them.
+
+use super::cond::{Cond, Fit};
+use std::collections::{BTreeMap, HashMap};
+
+/// What a rule does with a packet that it matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accept,
+    Drop,
+    Reject,
+    Return,
+    Jump(String),
+    Goto(String),
+    /// It counts, logs or marks: the next rule decides.
+    Next,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) cond: Cond,
+    pub(super) verdict: Verdict,
+    pub(super) comment: Option<String>,
+}
+
+/// Where the kernel enters a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Base {
+    /// `input` or `output`.
+    pub(super) hook: String,
+    /// Whether it drops what no rule decides.
+    pub(super) drops: bool,
+}
+
+/// A chain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Chain {
+    pub(super) base: Option<Base>,
+    pub(super) rules: Vec<Rule>,
+}
+
+/// Whose a table is, which says by what it is changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// A table of nftables: family and name.
+    Nft(String, String),
+    /// The table `filter` of this command: `iptables`, `ip6tables-legacy`, …
+    Iptables(String),
+}
+
+impl Place {
+    /// The only family whose packets come through it.
+    pub(super) fn v6(&self) -> Option<bool> {
+        match self {
+            Place::Nft(family, _) if family == "inet" => None,
+            Place::Nft(family, _) => Some(family == "ip6"),
+            Place::Iptables(command) => Some(command.starts_with("ip6")),
+        }
+    }
+
+    /// A chain in it, in words.
+    pub(super) fn name(&self, chain: &str) -> String {
+        match self {
+            Place::Nft(family, table) => format!("{family} {table} {chain}"),
+            Place::Iptables(command) => format!("{command} {chain}"),
+        }
+    }
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) place: Place,
+    pub(super) chains: BTreeMap<String, Chain>,
+}
+
+/// What becomes of the first packet of a connection in a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The rule with our comment decides.
+    Ours,
+    Accepted,
+    /// By a rule of netplay's, another one than ours.
+    AcceptedByNetplay,
+    Dropped,
+    /// Nothing decides; the caller goes on.
+    Through,
+}
+
+/// What is looked at: the packets, and which rule is ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look<'a> {
+    /// Of one family.
+    pub(super) cond: &'a Cond,
+    pub(super) comment: &'a str,
+    /// Whether our rule is there or is thought away.
+    pub(super) with: bool,
+    /// Whether our rule lets packets in. What takes only some of them the other way is then before it.
+    pub(super) accepts: bool,
+}
+
+/// The beginning of the comment of each rule that netplay made.
+pub(super) const MARK: &str = "netplay:";
+
+impl Table {
+    /// The base chains at a hook.
+    pub(super) fn bases<'a>(&'a self, hook: &'a str) -> impl Iterator<Item = (&'a String, &'a Chain)> {
+        self.chains.iter().filter(move |(_, c)| c.base.as_ref().is_some_and(|b| b.hook == hook))
+    }
+
+    /// What becomes of these packets in a base chain.
+    pub(super) fn fate(&self, chain: &str, look: Look<'_>) -> Fate {
+        match self.enter(chain, look, &mut HashMap::new()) {
+            Fate::Through if self.chains[chain].base.as_ref().is_some_and(|b| b.drops) => Fate::Dropped,
+            Fate::Through => Fate::Accepted,
+            fate => fate,
+        }
+    }
+
+    fn enter(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> Fate {
+        if let Some(fate) = known.get(name) {
+            return *fate;
+        }
+        // A circle of chains, which the kernel refuses, ends here.
+        known.insert(name.to_owned(), Fate::Through);
+        let fate = self.run(name, look, known);
+        known.insert(name.to_owned(), fate);
+        fate
+    }
+
+    fn run(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> Fate {
+        let rules = self.chains.get(name).map(|c| c.rules.as_slice()).unwrap_or_default();
+        for rule in rules {
+            let ours = rule.comment.as_deref() == Some(look.comment);
+            let fit = rule.cond.fit(look.cond);
+            if fit == Fit::Apart || (ours && !look.with) {
+                continue;
+            }
+            let fate = match &rule.verdict {
+                _ if ours => Fate::Ours,
+                Verdict::Accept if rule.comment.as_ref().is_some_and(|c| c.starts_with(MARK)) => Fate::AcceptedByNetplay,
+                Verdict::Accept => Fate::Accepted,
+                Verdict::Drop | Verdict::Reject => Fate::Dropped,
+                Verdict::Jump(to) | Verdict::Goto(to) => self.enter(to, look, known),
+                Verdict::Return if fit == Fit::All => return Fate::Through,
+                Verdict::Return | Verdict::Next => continue,
+            };
+            let against = if look.accepts { fate == Fate::Dropped } else { fate == Fate::Accepted };
+            match fit {
+                Fit::All if fate != Fate::Through => return fate,
+                Fit::All if matches!(rule.verdict, Verdict::Goto(_)) => return Fate::Through,
+                Fit::Some { exception: false } if against => return fate,
+                _ => {}
+            }
+        }
+        Fate::Through
+    }
+}

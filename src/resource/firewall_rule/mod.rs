@@ -1,0 +1,352 @@
+//! `firewall_rule`: a rule of the host's packet filter, by whatever manages that.
+
+mod chains;
+mod cond;
+mod iptables;
+mod netfilter;
+mod nftables;
+mod probe;
+
+use self::chains::{MARK, Verdict};
+use self::cond::{Cond, Net, joined};
+use self::netfilter::Work;
+use self::probe::{Filters, Found};
+use super::package;
+use super::probes::links::{LinkList, Links, interface};
+use super::probes::session::{Session, SessionEnds};
+use super::spec::{Key, Spec};
+use super::{Answers, Change, Claim, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble};
+use crate::error::Error;
+use crate::source::Span;
+use crate::yaml::Node;
+
+/// A rule of a packet filter.
+#[derive(Debug)]
+pub struct FirewallRule {
+    name: String,
+    present: bool,
+    verdict: Verdict,
+    /// For what goes out, not for what comes in.
+    out: bool,
+    cond: Cond,
+    zone: Option<String>,
+    backend: Option<Backend>,
+    persist: bool,
+}
+
+/// What manages a host's packet filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Backend {
+    Firewalld,
+    Ufw,
+    Nftables,
+    Iptables,
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub struct State {
+    work: Result<Work, Trouble>,
+    risk: Risk,
+}
+
+impl Backend {
+    const ALL: [Backend; 4] = [Backend::Firewalld, Backend::Ufw, Backend::Nftables, Backend::Iptables];
+
+    fn word(self) -> &'static str {
+        match self {
+            Backend::Firewalld => "firewalld",
+            Backend::Ufw => "ufw",
+            Backend::Nftables => "nftables",
+            Backend::Iptables => "iptables",
+        }
+    }
+
+    /// What manages the filter of this host.
+    ///
+    /// # Errors
+    /// Nothing does, or another one than was asked for.
+    fn of(found: &Found, asked: Option<Backend>) -> Result<Backend, Trouble> {
+        let manager = if found.active("firewalld.service") { Some(Backend::Firewalld) } else { None };
+        if let Some(manager) = manager {
+            return match asked {
+                Some(other) if other != manager => {
+                    let message = format!("{} manages the packet filter of this host", manager.word());
+                    Err(Trouble::new(message)
+                        .hint(format!("leave out `backend: {}`: two of them undo each other's rules", other.word())))
+                }
+                _ => Ok(manager),
+            };
+        }
+        let iptables = found.has("iptables") || found.has("ip6tables");
+        let service = found.active("nftables.service") || found.enabled("nftables.service");
+        match asked {
+            Some(Backend::Nftables) if !found.nft => Err(Trouble::new("there is no nft on this host").hint("install nftables")),
+            Some(Backend::Iptables) if !iptables => {
+                Err(Trouble::new("there is no iptables on this host").hint("install iptables"))
+            }
+            Some(asked @ (Backend::Nftables | Backend::Iptables)) => Ok(asked),
+            Some(asked) => {
+                let word = asked.word();
+                Err(Trouble::new(format!("{word} doesn't manage the packet filter of this host: it isn't there or is off"))
+                    .hint(format!("switch {word} on before this, or leave out `backend`")))
+            }
+            None if found.nft && (service || !iptables) => Ok(Backend::Nftables),
+            None if iptables => Ok(Backend::Iptables),
+            None => Err(Trouble::new("this host has neither nft nor iptables")
+                .hint("install nftables, or leave the rule out there by `when`")),
+        }
+    }
+}
+
+impl FirewallRule {
+    fn comment(&self) -> String {
+        format!("{MARK}{}", self.name)
+    }
+
+    /// Whether its steps may keep the session from being made again.
+    fn endangers(&self, found: &Found, work: &Work, session: &Session, links: &Links) -> Risk {
+        let Session::Ssh { address, client, port, .. } = session else { return Risk::None };
+        let over = session.interface(links).map(|l| l.name.as_str());
+        let (server, client) = (Net::of(*address), client.map(|(address, port)| (Net::of(address), port)));
+        if self.out {
+            let Some((client, port)) = client else { return Risk::None };
+            let mut reply = netfilter::packet(server, client, port, None);
+            reply.outputs = over.map(str::to_owned).into_iter().collect();
+            let stops = self.present && self.verdict != Verdict::Accept && self.cond.fit(&reply) != cond::Fit::Apart;
+            return if stops || work.closes(&found.tables, &reply, "output") {
+                Risk::Link(format!("what this host sends to {} would be dropped", client.address))
+            } else {
+                Risk::None
+            };
+        }
+        let source = client.map_or(server, |(client, _)| client);
+        let packet = netfilter::packet(source, server, *port, over);
+        if work.closes(&found.tables, &packet, "input") {
+            Risk::Link(format!("tcp port {port} would be closed to {}, which comes in by it", source.address))
+        } else {
+            Risk::None
+        }
+    }
+}
+
+impl Resource for FirewallRule {
+    type State = State;
+    const TYPE: &'static str = "firewall_rule";
+    const SUMMARY: &'static str = "A rule of the packet filter, by firewalld, ufw, nftables or iptables";
+    const TOUCHES: &'static str = "\
+        The rule, by what manages the filter of the host, with the comment `netplay:NAME`. With nftables: a table `inet \
+        netplay`, and an accept also in each other chain that would drop its packets. With iptables: the chain \
+        `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. No other rule is changed or saved.";
+    const KEYS: &'static [Key] = &[
+        Key::required("name", "string", "Its name: letters, digits, `.`, `_` and `-`. By it the rule is found again."),
+        Key::default("state", "present | absent", "present", "Whether it is to be there."),
+        Key::default("action", "accept | drop | reject", "accept", "What becomes of the packets."),
+        Key::optional("protocol", "tcp | udp | sctp | icmp", "Without one it is about all. `icmp` is ICMPv6, too."),
+        Key::optional(
+            "port",
+            "integer, range or list of these",
+            "The port that packets go to: `22`, `18515-18530`, `[5201, 18515-18530]`. Together at most 15, a range counting \
+             twice, as iptables takes no more.",
+        ),
+        Key::optional("source", "address or network", "Where they come from: `10.0.0.0/8`."),
+        Key::optional("destination", "address or network", "Where they go to."),
+        Key::optional("interface", "string", "The interface by which they come in, or go out."),
+        Key::default("direction", "in | out", "in", "Whether it is about what comes in or what goes out."),
+        Key::optional("family", "ipv4 | ipv6", "Only IPv4 or only IPv6. Without it the rule is for both, unless an address says which."),
+        Key::optional("zone", "string", "firewalld's zone; without it all that are in use."),
+        Key::default(
+            "backend",
+            "auto | firewalld | ufw | nftables | iptables",
+            "auto",
+            "What the rule is made by. Found out: firewalld or ufw where it is on, nft where nftables.service is, or else \
+             iptables.",
+        ),
+        Key::default("persist", "boolean", "true", "Whether it is to be there after a boot too."),
+        Key::refused("chain", "the chains are found out; `direction` says which way"),
+        Key::refused("jump", "write `action: accept`, `drop` or `reject`"),
+        Key::refused("destination_port", "write `port`"),
+        Key::refused("proto", "write `protocol`"),
+        Key::refused("comment", "the comment is `netplay:` and `name`"),
+        Key::refused("permanent", "write `persist`"),
+        Key::refused("immediate", "it is always in force at once; leave it out"),
+        Key::refused("service", "write `protocol` and `port`"),
+    ];
+    const EXAMPLE: &'static str = "\
+- name: RoCE version 2, also where it is in software
+  firewall_rule: {name: rocev2, protocol: udp, port: 4791}
+";
+
+    fn parse(spec: &Spec<'_>) -> Result<FirewallRule, Error> {
+        let name = spec.need_text("name")?;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if name.len() > 64 || !name.bytes().all(plain) {
+            let message = format!("`{name}` can't be the name of a rule");
+            return Err(Error::playbook(&spec.need("name")?.span, message)
+                .hint("it is in the rule's comment: at most 64 letters, digits, `.`, `_` and `-`"));
+        }
+        let out = spec.choice("direction", &["in", "out"])? == Some("out");
+        let verdict = match spec.choice("action", &["accept", "drop", "reject"])? {
+            Some("drop") => Verdict::Drop,
+            Some("reject") => Verdict::Reject,
+            _ => Verdict::Accept,
+        };
+        let backend = spec.choice("backend", &["auto", "firewalld", "ufw", "nftables", "iptables"])?;
+        Ok(FirewallRule {
+            present: spec.choice("state", &["present", "absent"])? != Some("absent"),
+            cond: condition(spec, out)?,
+            zone: spec.text("zone")?,
+            backend: Backend::ALL.into_iter().find(|b| Some(b.word()) == backend),
+            persist: spec.bool("persist")?.unwrap_or(true),
+            name,
+            verdict,
+            out,
+        })
+    }
+
+    fn identity(&self) -> String {
+        self.name.clone()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new("firewall rule", &self.name)]
+    }
+
+    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        let packages = Backend::ALL.iter().flat_map(|b| package::of_name(b.word()));
+        packages.chain(units().map(Need::After)).collect()
+    }
+
+    fn stale_after(&self) -> Stale {
+        Stale::AnyDependency
+    }
+
+    fn probe(&self) -> Vec<Question> {
+        vec![Filters::ask(), SessionEnds::ask(), LinkList::ask()]
+    }
+
+    fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
+        let found = answers.get::<Filters>("")?;
+        let backend = match Backend::of(found, self.backend) {
+            Ok(backend) => backend,
+            Err(why) => return Ok(Reading::NotYet(why)),
+        };
+        let work = self.netfilter(found, backend == Backend::Nftables);
+        let risk = match &work {
+            Ok(work) => self.endangers(found, work, answers.get::<SessionEnds>("")?, answers.get::<LinkList>("")?),
+            Err(_) => Risk::None,
+        };
+        Ok(Reading::State(State { work, risk }))
+    }
+
+    fn diff(&self, now: &State) -> Vec<Change> {
+        now.work.iter().flat_map(|w| w.changes.clone()).collect()
+    }
+
+    fn apply(&self, now: &State) -> Vec<Step> {
+        now.work.iter().flat_map(|w| w.live.clone()).map(Step::Run).collect()
+    }
+
+    fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        now.work.as_ref().err().map(|why| Obstacle::stops(why.clone()))
+    }
+
+    fn risk(&self, now: &State) -> Risk {
+        now.risk.clone()
+    }
+
+    fn live_only(&self) -> Option<&'static str> {
+        Some("what manages the packet filter is only known where it runs")
+    }
+}
+
+/// The units that decide what manages the filter, or fill it.
+fn units() -> impl Iterator<Item = Claim> {
+    let names = ["firewalld", "ufw", "nftables", "iptables", "ip6tables", "netfilter-persistent"];
+    names.into_iter().map(|name| Claim::new("unit", format!("{name}.service")))
+}
+
+/// What the rule matches.
+fn condition(spec: &Spec<'_>, out: bool) -> Result<Cond, Error> {
+    let mut cond = Cond::default();
+    let protocol = spec.choice("protocol", &["tcp", "udp", "sctp", "icmp"])?;
+    cond.ports = ports(spec)?;
+    match protocol {
+        Some("icmp") => cond.protocols.extend(["icmp".to_owned(), "ipv6-icmp".to_owned()]),
+        protocol => cond.protocols.extend(protocol.map(str::to_owned)),
+    }
+    if let (false, None | Some("icmp"), Some(at)) = (cond.ports.is_empty(), protocol, spec.get("port")) {
+        return Err(Error::playbook(&at.span, "`port` needs `protocol: tcp`, `udp` or `sctp`"));
+    }
+    for (key, nets) in [("source", &mut cond.sources), ("destination", &mut cond.destinations)] {
+        let Some(node) = spec.get(key) else { continue };
+        let text = spec.need_text(key)?;
+        let net = Net::parse(&text).ok_or_else(|| {
+            Error::playbook(&node.span, format!("`{key}` takes an address or a network, not `{text}`"))
+                .hint("write it like `10.0.0.0/8` or `fd00::/8`; several are several rules, by `loop`")
+        })?;
+        // All addresses of a family are that family.
+        if net.length > 0 {
+            nets.push(net);
+        }
+        family(&mut cond.v6, net.v6(), &node.span, key)?;
+    }
+    if let (Some(word), Some(node)) = (spec.choice("family", &["ipv4", "ipv6"])?, spec.get("family")) {
+        family(&mut cond.v6, word == "ipv6", &node.span, "family")?;
+    }
+    if let Some(node) = spec.get("interface") {
+        let name = interface(spec, "interface")?;
+        if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-@".contains(c)) || name.len() > 15 {
+            return Err(Error::playbook(&node.span, format!("`{name}` can't be the interface of a rule"))
+                .hint("at most 15 letters, digits, `.`, `_`, `-` and `@`; several are several rules, by `loop`"));
+        }
+        if out { cond.outputs.insert(name) } else { cond.inputs.insert(name) };
+    }
+    if let Some(v6) = cond.v6 {
+        cond = cond.within(v6);
+    }
+    Ok(cond.tidy())
+}
+
+/// Notes that a key says which family the rule is of.
+fn family(of: &mut Option<bool>, v6: bool, at: &Span, key: &str) -> Result<(), Error> {
+    match of.replace(v6) {
+        Some(other) if other != v6 => {
+            let word = |v6| if v6 { "IPv6" } else { "IPv4" };
+            let message = format!("`{key}` is of {}, and what stands before it is of {}", word(v6), word(other));
+            Err(Error::playbook(at, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ports(spec: &Spec<'_>) -> Result<Vec<(u16, u16)>, Error> {
+    let Some(node) = spec.get("port") else { return Ok(Vec::new()) };
+    let one = |node: &Node| {
+        let text = node.text().unwrap_or_default().trim();
+        let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
+        match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+            (Ok(low), Ok(high)) if 0 < low && low <= high => Ok((low, high)),
+            _ => Err(Error::playbook(&node.span, format!("`port` can't be {}", quoted(node)))
+                .hint("it takes numbers from 1 to 65535, ranges like `18515-18530`, or a list of both")),
+        }
+    };
+    let ports = match node.as_seq() {
+        Some(items) => items.iter().map(one).collect::<Result<_, _>>()?,
+        None => vec![one(node)?],
+    };
+    let ports = joined(ports);
+    let slots: usize = ports.iter().map(|(low, high)| if low == high { 1 } else { 2 }).sum();
+    if slots > 15 {
+        let message = format!("`port` has {slots} ports, a range counting twice, and iptables takes 15 in one rule");
+        return Err(Error::playbook(&node.span, message).hint("make two rules of it"));
+    }
+    Ok(ports)
+}
+
+fn quoted(node: &Node) -> String {
+    node.text().map_or_else(|| node.describe().to_owned(), |text| format!("`{text}`"))
+}
+
+#[cfg(test)]
+mod tests;

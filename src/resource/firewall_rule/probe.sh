@@ -1,0 +1,42 @@
+# Arguments: none. What filters packets on this host; only root may ask.
+if ! [ "$(id -u)" = 0 ]; then echo 'not root'; exit 0; fi
+[ ! -e /proc/net/if_inet6 ] || echo 'ipv6'
+if [ -d /run/systemd/system ]; then
+  echo '== units'
+  systemctl show -p Id,ActiveState,UnitFileState firewalld.service nftables.service ufw.service 2>&1
+fi
+there() { command -v "$1" >/dev/null 2>&1; }
+# The table `filter` of a command. The legacy kind isn't asked where nobody has used it: asking sets it up in the kernel.
+ours=
+saved() { # COMMAND KIND NAMES
+  echo "== $1 $2"
+  [ "$2" != legacy ] || grep -qsx filter "$3" || return 0
+  text=$(lim 30 "$1-save" -t filter 2>&1) || { printf 'failed: %s\n' "$text"; return 0; }
+  printf '%s\n' "$text"
+  [ "$2" = legacy ] || case $text in
+    *' incompatible'*) ;;
+    *'*filter'*) case $1 in ip6*) ours="$ours ip6" ;; *) ours="$ours ip" ;; esac ;;
+  esac
+}
+for ip in ip ip6; do
+  names=/proc/net/${ip}_tables_names
+  there "${ip}tables-save" || continue
+  case $("${ip}tables" --version 2>&1) in *nf_tables*) kind=nft other=legacy ;; *) kind=legacy other=nft ;; esac
+  saved "${ip}tables" "$kind" "$names"
+  ! there "${ip}tables-$other-save" || saved "${ip}tables-$other" "$other" "$names"
+done
+if there nft; then
+  echo '== nft'
+  if chains=$(lim 30 nft list chains 2>&1); then
+    tables=$(printf '%s\n' "$chains" | awk '
+      $1 == "table" { table = $2 " " $3 }
+      $1 == "type" && / hook (input|output) / && table ~ /^(ip|ip6|inet) / { if (!(table in seen)) print table; seen[table] = 1 }')
+    # What iptables made is asked of iptables.
+    printf '%s\n' "$tables" | while read -r family table; do
+      case "$ours : $family $table" in *' ip '*': ip filter' | *' ip6 '*': ip6 filter' | *':  ') continue ;; esac
+      lim 30 nft -j -t list table "$family" "$table" || exit
+    done
+  else
+    printf 'failed: %s\n' "$chains"
+  fi
+fi

@@ -1,0 +1,324 @@
+//! Rules in network namespaces of this machine, by the real nft and the real iptables.
+
+use super::*;
+use crate::resource::trial::{Shell, parse, parse_nodes};
+use crate::resource::{Fragment, Inquiry, Output};
+
+const NFT: &str = "
+    nft -f - <<'N'
+    table inet fw {
+      chain input {
+        type filter hook input priority 0; policy drop;
+        ct state vmap { established : accept, related : accept, invalid : drop }
+        iifname lo accept
+        tcp dport { 22, 80 } accept
+        ip saddr 192.0.2.0/24 drop
+      }
+      chain forward { type filter hook forward priority 0; policy drop; }
+    }
+N\n";
+
+fn rule(keys: &[(&'static str, &str)]) -> FirewallRule {
+    parse(&[&[("name", "x")], keys].concat()).unwrap()
+}
+
+/// A rule and the namespace that it is made in.
+struct Trial {
+    shell: Shell,
+    setup: String,
+}
+
+impl Trial {
+    fn new(shell: Shell, setup: &str) -> Trial {
+        Trial { shell, setup: format!("mount -t tmpfs tmpfs /run; ip link set lo up; {setup}\n") }
+    }
+
+    fn run(&self, script: &str) -> Output {
+        self.shell.run_in_net(&self.setup, script)
+    }
+
+    fn sh(&self, script: &str) -> String {
+        let output = self.run(script);
+        assert_eq!(output.code, 0, "{:?}: {script}: {}", self.shell, output.complaint());
+        output.text().into_owned()
+    }
+
+    fn ask(&self, rule: &FirewallRule, session: &str) -> Result<State, Trouble> {
+        let inquiry = Inquiry::new(rule.probe());
+        // All in one namespace, as making one is what takes the time.
+        let one = |f: &Fragment| format!("(\n{}\n)\necho '@@'\n", f.script.as_str());
+        let all: String = inquiry.fragments().iter().map(one).collect();
+        let output = self.run(&format!("SESSION='{session}'\n{all}"));
+        let (text, none) = (output.text(), Vec::new());
+        let each = text.split("@@\n").map(|t| Ok(Output { stdout: t.into(), stderr: none.clone(), code: 0 }));
+        let answers = inquiry.answers(each.take(inquiry.fragments().len()).collect());
+        match rule.read(&answers)? {
+            Reading::State(state) => Ok(state),
+            Reading::NotYet(why) => Err(why),
+        }
+    }
+
+    fn state(&self, rule: &FirewallRule) -> State {
+        self.ask(rule, "").unwrap_or_else(|why| panic!("{:?}: {}", self.shell, why.message))
+    }
+
+    /// What differs, `FIELD: FROM -> TO`.
+    fn differs(&self, rule: &FirewallRule) -> Vec<String> {
+        told(rule, &self.state(rule))
+    }
+
+    /// Makes the rule so, and sees that it is.
+    fn settle(&mut self, rule: &FirewallRule) -> Vec<String> {
+        let state = self.state(rule);
+        let differs = told(rule, &state);
+        for step in rule.apply(&state) {
+            let Step::Run(script) = step else { panic!("{step:?}") };
+            let output = self.run(script.as_str());
+            assert_eq!(output.code, 0, "{:?}: {}", self.shell, output.complaint());
+            self.setup += &format!("(\n{}\n)\n", script.as_str());
+        }
+        assert_eq!(self.differs(rule), [""; 0], "{:?}: after {differs:?}", self.shell);
+        differs
+    }
+
+    fn risk(&self, rule: &FirewallRule, session: &str) -> Risk {
+        rule.risk(&self.ask(rule, session).unwrap())
+    }
+}
+
+fn told(rule: &FirewallRule, state: &State) -> Vec<String> {
+    assert_eq!(rule.obstacle(state), None);
+    rule.diff(state).iter().map(|c| format!("{}: {} -> {}", c.field, c.from, c.to)).collect()
+}
+
+#[test]
+fn nftables_has_it_in_each_chain_that_would_drop_it() {
+    for shell in Shell::ALL {
+        let mut trial = Trial::new(shell, NFT);
+        let rule = rule(&[("backend", "nftables"), ("protocol", "udp"), ("port", "4791")]);
+        let foreign = trial.sh("nft list ruleset");
+        assert_eq!(
+            trial.settle(&rule),
+            [
+                "inet netplay input: null -> \"udp dport 4791 accept\"",
+                "inet fw input: null -> \"udp dport 4791 accept\""
+            ]
+        );
+        let ours = trial.sh("nft list ruleset");
+        assert_eq!(ours.matches("udp dport 4791 accept comment \"netplay:x\"").count(), 2, "{ours}");
+        let rest: Vec<&str> = ours.lines().filter(|l| !l.contains("netplay:x")).collect();
+        assert!(rest.join("\n").starts_with(foreign.trim_end()), "{ours}");
+        // One that would let it in needs no rule of ours.
+        let ssh = super::tests::rule(&[("backend", "nftables"), ("protocol", "tcp"), ("port", "22"), ("family", "ipv4")]);
+        let ssh = FirewallRule { name: "ssh".to_owned(), ..ssh };
+        assert_eq!(trial.settle(&ssh), ["inet netplay input: null -> \"meta nfproto ipv4 tcp dport 22 accept\""]);
+        // Another port: the old one goes.
+        let other = super::tests::rule(&[("backend", "nftables"), ("protocol", "tcp"), ("port", "5201")]);
+        assert_eq!(
+            trial.settle(&other),
+            [
+                "inet netplay input: \"udp dport 4791 accept\" -> \"tcp dport 5201 accept\"",
+                "inet fw input: \"udp dport 4791 accept\" -> \"tcp dport 5201 accept\""
+            ]
+        );
+        let gone = super::tests::rule(&[("backend", "nftables"), ("state", "absent")]);
+        assert_eq!(trial.settle(&gone).len(), 2);
+        let absent = FirewallRule { name: "ssh".to_owned(), ..gone };
+        trial.settle(&absent);
+        assert_eq!(trial.sh("nft list ruleset"), foreign, "{shell:?}: nothing of ours is left");
+    }
+}
+
+#[test]
+fn a_rule_that_is_twice_or_late_is_mended() {
+    for shell in [Shell::Dash] {
+        let late = "nft add rule inet fw input drop; nft add rule inet fw input udp dport 4791 accept comment '\"netplay:x\"'";
+        let mut trial = Trial::new(shell, &format!("{NFT}{late}; {late}\n"));
+        let rule = rule(&[("backend", "nftables"), ("protocol", "udp"), ("port", "4791")]);
+        let found = trial.settle(&rule);
+        assert_eq!(found[1], "inet fw input: \"2 times\" -> \"udp dport 4791 accept\"");
+        let chain = trial.sh("nft list chain inet fw input");
+        assert_eq!(chain.matches("netplay:x").count(), 1, "{chain}");
+        let mut trial = Trial::new(shell, &format!("{NFT}{late}\n"));
+        assert_eq!(
+            trial.settle(&rule)[1],
+            "inet fw input: \"behind a rule that drops\" -> \"udp dport 4791 accept\""
+        );
+    }
+}
+
+#[test]
+fn iptables_has_it_in_a_chain_of_its_own() {
+    for (shell, kind) in [(Shell::Dash, "nft"), (Shell::Bash, "legacy"), (Shell::Busybox, "nft")] {
+        let setup = format!(
+            "ln -s /usr/sbin/iptables-{kind} /run/iptables; ln -s /usr/sbin/ip6tables-{kind} /run/ip6tables
+            for t in iptables ip6tables; do for w in save restore; do ln -s /usr/sbin/$t-{kind}-$w /run/$t-$w; done; done
+            PATH=/run:$PATH
+            iptables -A INPUT -p tcp --dport 22 -j ACCEPT; iptables -A INPUT -j DROP; ip6tables -P INPUT DROP\n"
+        );
+        let mut trial = Trial::new(shell, &setup);
+        trial.setup += "tools=/run:$tools\n";
+        let rule = rule(&[("protocol", "tcp"), ("port", "18515-18530"), ("interface", "eth1"), ("backend", "iptables")]);
+        let saved = "for t in iptables ip6tables; do $t-save -t filter | grep -v '^#'; done | sed 's/\\[.*//'";
+        let foreign = trial.sh(saved);
+        assert_eq!(
+            trial.settle(&rule),
+            [
+                "iptables INPUT: null -> \"iifname \\\"eth1\\\" tcp dport 18515-18530 accept\"",
+                "ip6tables INPUT: null -> \"iifname \\\"eth1\\\" tcp dport 18515-18530 accept\""
+            ],
+            "{shell:?} {kind}"
+        );
+        let drop = FirewallRule { name: "y".to_owned(), ..super::tests::rule(&[
+            ("protocol", "tcp"),
+            ("port", "23"),
+            ("action", "reject"),
+            ("source", "10.0.0.0/8"),
+            ("backend", "iptables"),
+        ]) };
+        trial.settle(&drop);
+        let own = trial.sh("iptables -S NETPLAY-IN");
+        let lines: Vec<&str> = own.lines().collect();
+        assert!(lines[1].contains("--dport 18515:18530") && lines[2].contains("-s 10.0.0.0/8"), "{own}");
+        // Behind a drop the jump is of no use, and twice it is once too many.
+        trial.setup += "iptables -D INPUT -j NETPLAY-IN; iptables -A INPUT -j NETPLAY-IN\n";
+        let late = "behind a rule that drops";
+        assert!(trial.settle(&rule)[0].contains(late));
+        assert_eq!(trial.sh("iptables -S INPUT | sed -n 2p"), "-A INPUT -j NETPLAY-IN\n");
+        trial.setup += "iptables -I INPUT -j NETPLAY-IN\n";
+        assert!(trial.settle(&rule)[0].contains("2 jumps to NETPLAY-IN in INPUT"));
+        trial.setup += "iptables -F NETPLAY-IN; iptables -A NETPLAY-IN -m comment --comment other -j RETURN\n";
+        trial.settle(&rule);
+        assert!(trial.sh("iptables -S NETPLAY-IN").contains("--comment other"), "what others put there stays");
+        trial.setup += "iptables -D NETPLAY-IN 2\n";
+        for name in ["x", "y"] {
+            let gone = FirewallRule { name: name.to_owned(), ..super::tests::rule(&[("state", "absent")]) };
+            trial.settle(&gone);
+        }
+        assert_eq!(trial.sh(saved), foreign, "{shell:?} {kind}");
+    }
+}
+
+#[test]
+fn rules_of_both_kinds_of_iptables_and_of_nft_are_heeded() {
+    let setup = format!("{NFT}iptables-legacy -P INPUT DROP; iptables-nft -A INPUT -j DROP\n");
+    let mut trial = Trial::new(Shell::Dash, &setup);
+    let rule = rule(&[("protocol", "udp"), ("port", "4791"), ("family", "ipv4"), ("backend", "iptables")]);
+    let fields: Vec<String> = trial.settle(&rule).iter().map(|c| c.split(':').next().unwrap().to_owned()).collect();
+    assert_eq!(fields, ["iptables INPUT", "iptables-legacy INPUT", "inet fw input"]);
+    // What filters nothing isn't asked for a rule.
+    let mut trial = Trial::new(Shell::Dash, "iptables-legacy -S >&2; nft add table inet fw");
+    assert_eq!(trial.settle(&rule).len(), 1);
+}
+
+#[test]
+fn thousands_of_foreign_rules_stay_as_they_are() {
+    let many = |line: &str| {
+        format!("{{ echo '*filter'; i=0; while [ $i -lt 2000 ]; do echo \"{line}\"; i=$((i+1)); done; echo COMMIT; }}")
+    };
+    let line = "-A INPUT -s 10.1.$((i/250)).$((i%250))/32 -p tcp -m tcp --dport 22 -m comment --comment foreign$i -j ACCEPT";
+    let setup = format!("{} | iptables-nft-restore; iptables -A INPUT -j DROP", many(line));
+    let mut trial = Trial::new(Shell::Dash, &setup);
+    let saved = "iptables-save -t filter | grep -v -e '^#' -e NETPLAY | sed 's/\\[.*//'";
+    let foreign = trial.sh(saved);
+    assert_eq!(foreign.lines().count(), 2000 + 6);
+    let rule = rule(&[("protocol", "udp"), ("port", "4791"), ("backend", "iptables")]);
+    trial.settle(&rule);
+    assert_eq!(trial.sh(saved), foreign);
+    trial.settle(&super::tests::rule(&[("state", "absent")]));
+    assert_eq!(trial.sh(saved), foreign);
+}
+
+#[test]
+fn the_session_is_not_closed_by_chance() {
+    let from = "10.99.0.1 40000 10.99.0.2 2222";
+    let link = "ip link add eth0 type veth peer name p; ip addr add 10.99.0.2/24 dev eth0\n";
+    let rule = |keys: &[(&'static str, &str)]| rule(&[&[("backend", "iptables")], keys].concat());
+    let open = Trial::new(Shell::Dash, link);
+    let closes = |trial: &Trial, rule: &FirewallRule| trial.risk(rule, from) != Risk::None;
+    let said = open.risk(&rule(&[("action", "drop")]), from);
+    assert_eq!(said, Risk::Link("tcp port 2222 would be closed to 10.99.0.1, which comes in by it".to_owned()));
+    assert_eq!(open.risk(&rule(&[("action", "drop")]), ""), Risk::None, "there is no session");
+    for (keys, wanted) in [
+        (&[("protocol", "tcp"), ("port", "22")][..], false),
+        (&[("protocol", "tcp"), ("port", "2000-3000")], true),
+        (&[("protocol", "udp")], false),
+        (&[("source", "10.98.0.0/16")], false),
+        (&[("source", "10.99.0.0/16")], true),
+        (&[("interface", "eth1")], false),
+        (&[("interface", "eth0")], true),
+        (&[("family", "ipv6")], false),
+        (&[("direction", "out")], true),
+        (&[("direction", "out"), ("protocol", "tcp"), ("port", "22")], false),
+        (&[("direction", "out"), ("destination", "10.99.0.1")], true),
+    ] {
+        let rule = rule(&[&[("action", "reject")], keys].concat());
+        assert_eq!(closes(&open, &rule), wanted, "{keys:?}");
+    }
+    // The one that keeps it open: taken away, or made too narrow.
+    let mut kept = Trial::new(Shell::Dash, &format!("{link}iptables -P INPUT DROP\n"));
+    let ssh = &[("protocol", "tcp"), ("port", "2222")];
+    kept.settle(&rule(ssh));
+    assert!(closes(&kept, &rule(&[("state", "absent")])));
+    assert!(closes(&kept, &rule(&[&ssh[..], &[("source", "10.98.0.0/16")]].concat())));
+    assert!(!closes(&kept, &rule(&[&ssh[..], &[("source", "10.99.0.0/16")]].concat())));
+    let drop = FirewallRule { name: "z".to_owned(), ..rule(&[("action", "drop")]) };
+    assert!(!closes(&kept, &drop), "what accepts comes first");
+    // Somebody else's rule keeps it open as well.
+    let mut kept = Trial::new(Shell::Dash, &format!(
+        "{link}iptables -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT
+        iptables -A INPUT -i eth0 -p tcp --dport 2222 -m conntrack --ctstate NEW -j ACCEPT; iptables -A INPUT -j DROP\n"
+    ));
+    kept.settle(&rule(ssh));
+    assert!(!closes(&kept, &rule(&[("state", "absent")])));
+}
+
+#[test]
+fn what_nobody_manages_is_found_out() {
+    let auto = |found: &Found| Backend::of(found, None).map_err(|t| t.message);
+    let mut found = Found::default();
+    assert_eq!(auto(&found), Err("this host has neither nft nor iptables".to_owned()));
+    found.nft = true;
+    assert_eq!(auto(&found), Ok(Backend::Nftables));
+    found.tables.push(iptables::read("iptables", ""));
+    assert_eq!(auto(&found), Ok(Backend::Iptables));
+}
+
+#[test]
+fn a_lock_that_stays_held_is_told() {
+    for shell in [Shell::Dash] {
+        let trial = Trial::new(shell, "iptables-legacy -A INPUT -j DROP");
+        let rule = rule(&[("protocol", "udp"), ("port", "4791"), ("backend", "iptables"), ("family", "ipv4")]);
+        let state = trial.state(&rule);
+        let steps = rule.apply(&state);
+        let [Step::Run(script)] = steps.as_slice() else { panic!() };
+        let quick = script.as_str().replace("-w 10", "-w 1");
+        let held = trial.run(&format!("/usr/bin/flock /run/xtables.lock sleep 10 & sleep 0.3\n({quick})\n c=$?; kill $!; exit $c"));
+        assert_eq!(held.code, 1, "{shell:?}");
+        assert!(held.complaint().contains("xtables.lock"), "{}", held.complaint());
+        // It is only waited for.
+        let freed = trial.run(&format!("/usr/bin/flock /run/xtables.lock sleep 1 & sleep 0.3\n{}", script.as_str()));
+        assert_eq!(freed.code, 0, "{shell:?}: {}", freed.complaint());
+    }
+}
+
+#[test]
+fn the_probe_says_what_it_may_not_see() {
+    let output = Output { stdout: b"not root\n".to_vec(), ..Output::default() };
+    let why = <Filters as crate::resource::Group>::split(&[""], &[output]).remove(0).unwrap_err();
+    assert!(why.message.contains("only root") && why.hint.unwrap().contains("become"), "{}", why.message);
+}
+
+#[test]
+fn keys_are_read() {
+    let list = |texts: &[&str]| crate::resource::trial::strings(texts);
+    let ports = |texts: &[&str]| {
+        let keys = vec![("name", list(&["x"])), ("protocol", list(&["tcp"])), ("port", list(texts))];
+        parse_nodes::<FirewallRule>(keys).map(|r| r.cond.ports).map_err(|e| e.to_string())
+    };
+    assert_eq!(ports(&["5201", "18515-18530", "5202"]).unwrap(), [(5201, 5202), (18515, 18530)]);
+    for wrong in ["0", "65536", "22-21", "ssh", "1,2"] {
+        assert!(ports(&[wrong]).is_err(), "{wrong}");
+    }
+    assert_eq!(rule(&[("source", "0.0.0.0/0")]).cond, Cond { v6: Some(false), ..Cond::default() });
+}
