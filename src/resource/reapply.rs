@@ -43,6 +43,8 @@ const INSTALLED: [&str; 2] = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"
 pub struct Reapply {
     name: String,
     body: Option<String>,
+    /// The script is only known with the state, so that the file's bytes are asked for.
+    late: bool,
     image: bool,
 }
 
@@ -72,9 +74,21 @@ impl Reapply {
                 let _ = write!(name, "%{b:02x}");
             }
         }
+        Reapply { name, body: None, late: false, image }.with(script)
+    }
+
+    /// One whose script is only known with the state: [`Reapply::with`] gives it, before [`Reapply::read`].
+    pub fn late(order: u8, kind: &str, of: &str, image: bool) -> Reapply {
+        Reapply { late: true, ..Reapply::new(order, kind, of, None, image) }
+    }
+
+    /// The same with this script; without one its file isn't to be there.
+    #[must_use]
+    pub fn with(&self, script: Option<&Script>) -> Reapply {
+        let kind = self.name.split('-').nth(1).unwrap_or_default();
         let body = script
             .map(|script| format!("# Written by netplay for {kind}; changes here are lost.\n{}", script.as_str()));
-        Reapply { name, body, image }
+        Reapply { body, ..self.clone() }
     }
 
     fn path(&self) -> String {
@@ -83,8 +97,8 @@ impl Reapply {
 
     fn file(&self) -> String {
         match &self.body {
-            Some(body) => WholeFile::compare(&self.path(), body.as_bytes()),
-            None => WholeFile::bytes(&self.path()),
+            Some(body) if !self.late => WholeFile::compare(&self.path(), body.as_bytes()),
+            _ => WholeFile::bytes(&self.path()),
         }
     }
 
@@ -96,7 +110,7 @@ impl Reapply {
     /// What is asked of a host; all of it is in files.
     pub fn questions(&self) -> Vec<Question> {
         let mut args = vec![self.file()];
-        if self.body.is_some() {
+        if self.body.is_some() || self.late {
             args.extend(PARTS.map(|(path, body)| WholeFile::compare(path, body.as_bytes())));
             args.extend([WholeFile::attributes(LINK), WholeFile::bytes(FAILED)]);
             args.extend(self.runs());
@@ -164,8 +178,19 @@ impl Kept {
     fn right(&self) -> bool {
         match &self.wanted.body {
             Some(_) if self.blocked.is_some() => true,
-            Some(_) => matches!(self.file.kind, Kind::File(_, Content::Same)) && self.idle.is_none(),
+            Some(_) => self.same() && self.idle.is_none(),
             None => !self.there(),
+        }
+    }
+
+    /// Whether the file holds what it is to hold.
+    fn same(&self) -> bool {
+        match &self.file.kind {
+            Kind::File(_, Content::Same) => true,
+            Kind::File(_, Content::Bytes(bytes)) => {
+                self.wanted.body.as_ref().is_some_and(|body| body.as_bytes() == bytes)
+            }
+            _ => false,
         }
     }
 
@@ -180,7 +205,7 @@ impl Kept {
             return None;
         }
         let from = match (&self.file.kind, &self.idle) {
-            (Kind::File(_, Content::Same), Some(why)) => Some(format!("not re-applied: {why}")),
+            (_, Some(why)) if self.same() => Some(format!("not re-applied: {why}")),
             (Kind::File(..), _) if self.wanted.body.is_none() => Some(RIGHT.to_owned()),
             (Kind::File(..), _) => Some("re-applied otherwise".to_owned()),
             _ => None,
@@ -221,7 +246,7 @@ impl Kept {
             Kind::Absent | Kind::NoParent => None,
             _ => return Vec::new(),
         };
-        if self.right() {
+        if self.right() || self.same() {
             return Vec::new();
         }
         vec![FileDiff { path: self.wanted.path(), before, after: self.wanted.body.clone().map(String::into_bytes) }]

@@ -11,6 +11,7 @@ mod breaks;
 mod check;
 mod content;
 mod engine;
+mod firewall;
 mod harness;
 mod ifcfg;
 mod itself;

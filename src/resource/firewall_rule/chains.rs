@@ -139,7 +139,9 @@ impl Table {
             }
             let fate = match &rule.verdict {
                 _ if ours => Fate::Ours,
-                Verdict::Accept if rule.comment.as_ref().is_some_and(|c| c.starts_with(MARK)) => Fate::AcceptedByNetplay,
+                Verdict::Accept if rule.comment.as_ref().is_some_and(|c| c.starts_with(MARK)) => {
+                    Fate::AcceptedByNetplay
+                }
                 Verdict::Accept => Fate::Accepted,
                 Verdict::Drop | Verdict::Reject => Fate::Dropped,
                 Verdict::Jump(to) | Verdict::Goto(to) => self.enter(to, look, known),

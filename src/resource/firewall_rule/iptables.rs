@@ -62,7 +62,8 @@ fn words(line: &str) -> Vec<String> {
 pub(super) fn rule_of(options: &[String], v6: Option<bool>) -> Rule {
     let mut rule = Rule { cond: Cond { v6, ..Cond::default() }, verdict: Verdict::Next, comment: None };
     let cond = &mut rule.cond;
-    let is_option = |word: &&String| word.strip_prefix('-').is_some_and(|w| w.starts_with(|c: char| c == '-' || c.is_alphabetic()));
+    let is_option =
+        |word: &&String| word.strip_prefix('-').is_some_and(|w| w.starts_with(|c: char| c == '-' || c.is_alphabetic()));
     let mut words = options.iter().peekable();
     while let Some(option) = words.next().map(String::as_str) {
         if option == "!" {
@@ -88,7 +89,9 @@ pub(super) fn rule_of(options: &[String], v6: Option<bool>) -> Rule {
                 None => cond.other = true,
             },
             // A state has its `--ctstate` behind it; modules of which nothing else follows match by themselves.
-            "-m" => cond.other |= !matches!(value, "comment" | "multiport" | "conntrack" | "state" | "tcp" | "udp" | "sctp"),
+            "-m" => {
+                cond.other |= !matches!(value, "comment" | "multiport" | "conntrack" | "state" | "tcp" | "udp" | "sctp")
+            }
             "--ctstate" | "--state" => cond.new = Some(value.split(',').any(|s| s == "NEW")),
             "--comment" => rule.comment = Some(value.to_owned()),
             "--reject-with" => {}
@@ -148,7 +151,9 @@ pub(super) fn write(cond: &Cond, verdict: &Verdict, comment: &str) -> String {
             cond.protocols.iter().for_each(|p| _ = write!(out, "-m {p} "));
             _ = write!(out, "--dport {} ", range(one));
         }
-        several => _ = write!(out, "-m multiport --dports {} ", several.iter().map(range).collect::<Vec<_>>().join(",")),
+        several => {
+            _ = write!(out, "-m multiport --dports {} ", several.iter().map(range).collect::<Vec<_>>().join(","))
+        }
     }
     let target = match verdict {
         Verdict::Accept => "ACCEPT",

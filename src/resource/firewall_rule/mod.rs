@@ -3,22 +3,24 @@
 mod chains;
 mod cond;
 mod iptables;
+mod keys;
 mod netfilter;
 mod nftables;
 mod probe;
 
 use self::chains::{MARK, Verdict};
-use self::cond::{Cond, Net, joined};
+use self::cond::{Cond, Net};
 use self::netfilter::Work;
 use self::probe::{Filters, Found};
 use super::package;
-use super::probes::links::{LinkList, Links, interface};
+use super::probes::links::{LinkList, Links};
 use super::probes::session::{Session, SessionEnds};
+use super::reapply::{Kept, Reapply};
 use super::spec::{Key, Spec};
-use super::{Answers, Change, Claim, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble};
+use super::{
+    Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
+};
 use crate::error::Error;
-use crate::source::Span;
-use crate::yaml::Node;
 
 /// A rule of a packet filter.
 #[derive(Debug)]
@@ -29,9 +31,9 @@ pub struct FirewallRule {
     /// For what goes out, not for what comes in.
     out: bool,
     cond: Cond,
-    zone: Option<String>,
     backend: Option<Backend>,
-    persist: bool,
+    /// What sets it again at boot, where it is to last and nothing else does.
+    boot: Option<Reapply>,
 }
 
 /// What manages a host's packet filter.
@@ -47,6 +49,7 @@ enum Backend {
 #[derive(Debug)]
 pub struct State {
     work: Result<Work, Trouble>,
+    boot: Option<Kept>,
     risk: Risk,
 }
 
@@ -67,7 +70,11 @@ impl Backend {
     /// # Errors
     /// Nothing does, or another one than was asked for.
     fn of(found: &Found, asked: Option<Backend>) -> Result<Backend, Trouble> {
-        let manager = if found.active("firewalld.service") { Some(Backend::Firewalld) } else { None };
+        let manager = match found {
+            _ if found.active("firewalld.service") => Some(Backend::Firewalld),
+            _ if found.ufw => Some(Backend::Ufw),
+            _ => None,
+        };
         if let Some(manager) = manager {
             return match asked {
                 Some(other) if other != manager => {
@@ -81,15 +88,19 @@ impl Backend {
         let iptables = found.has("iptables") || found.has("ip6tables");
         let service = found.active("nftables.service") || found.enabled("nftables.service");
         match asked {
-            Some(Backend::Nftables) if !found.nft => Err(Trouble::new("there is no nft on this host").hint("install nftables")),
+            Some(Backend::Nftables) if !found.nft => {
+                Err(Trouble::new("there is no nft on this host").hint("install nftables"))
+            }
             Some(Backend::Iptables) if !iptables => {
                 Err(Trouble::new("there is no iptables on this host").hint("install iptables"))
             }
             Some(asked @ (Backend::Nftables | Backend::Iptables)) => Ok(asked),
             Some(asked) => {
                 let word = asked.word();
-                Err(Trouble::new(format!("{word} doesn't manage the packet filter of this host: it isn't there or is off"))
-                    .hint(format!("switch {word} on before this, or leave out `backend`")))
+                Err(Trouble::new(format!(
+                    "{word} doesn't manage the packet filter of this host: it isn't there or is off"
+                ))
+                .hint(format!("switch {word} on before this, or leave out `backend`")))
             }
             None if found.nft && (service || !iptables) => Ok(Backend::Nftables),
             None if iptables => Ok(Backend::Iptables),
@@ -153,8 +164,11 @@ impl Resource for FirewallRule {
         Key::optional("destination", "address or network", "Where they go to."),
         Key::optional("interface", "string", "The interface by which they come in, or go out."),
         Key::default("direction", "in | out", "in", "Whether it is about what comes in or what goes out."),
-        Key::optional("family", "ipv4 | ipv6", "Only IPv4 or only IPv6. Without it the rule is for both, unless an address says which."),
-        Key::optional("zone", "string", "firewalld's zone; without it all that are in use."),
+        Key::optional(
+            "family",
+            "ipv4 | ipv6",
+            "Only IPv4 or only IPv6. Without it the rule is for both, unless an address says which.",
+        ),
         Key::default(
             "backend",
             "auto | firewalld | ufw | nftables | iptables",
@@ -173,7 +187,7 @@ impl Resource for FirewallRule {
         Key::refused("service", "write `protocol` and `port`"),
     ];
     const EXAMPLE: &'static str = "\
-- name: RoCE version 2, also where it is in software
+- name: RoCE version 2 (what the hardware of a port sends and receives, the kernel's filter never sees)
   firewall_rule: {name: rocev2, protocol: udp, port: 4791}
 ";
 
@@ -194,10 +208,9 @@ impl Resource for FirewallRule {
         let backend = spec.choice("backend", &["auto", "firewalld", "ufw", "nftables", "iptables"])?;
         Ok(FirewallRule {
             present: spec.choice("state", &["present", "absent"])? != Some("absent"),
-            cond: condition(spec, out)?,
-            zone: spec.text("zone")?,
+            cond: keys::condition(spec, out)?,
             backend: Backend::ALL.into_iter().find(|b| Some(b.word()) == backend),
-            persist: spec.bool("persist")?.unwrap_or(true),
+            boot: spec.bool("persist")?.unwrap_or(true).then(|| Reapply::late(20, "firewall_rule", &name, spec.image)),
             name,
             verdict,
             out,
@@ -209,7 +222,7 @@ impl Resource for FirewallRule {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        vec![Claim::new("firewall rule", &self.name)]
+        [Claim::new("firewall rule", &self.name)].into_iter().chain(self.boot.iter().map(Reapply::claim)).collect()
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
@@ -222,7 +235,9 @@ impl Resource for FirewallRule {
     }
 
     fn probe(&self) -> Vec<Question> {
-        vec![Filters::ask(), SessionEnds::ask(), LinkList::ask()]
+        let mut questions = vec![Filters::ask(), SessionEnds::ask(), LinkList::ask()];
+        questions.extend(self.boot.iter().flat_map(Reapply::questions));
+        questions
     }
 
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
@@ -231,24 +246,48 @@ impl Resource for FirewallRule {
             Ok(backend) => backend,
             Err(why) => return Ok(Reading::NotYet(why)),
         };
-        let work = self.netfilter(found, backend == Backend::Nftables);
+        let work = match backend {
+            Backend::Nftables | Backend::Iptables => self.netfilter(found, backend == Backend::Nftables),
+            other => Err(Trouble::new(format!(
+                "{} manages the packet filter of this host, and this version can't change \
+                                               its rules yet",
+                other.word()
+            ))),
+        };
         let risk = match &work {
             Ok(work) => self.endangers(found, work, answers.get::<SessionEnds>("")?, answers.get::<LinkList>("")?),
             Err(_) => Risk::None,
         };
-        Ok(Reading::State(State { work, risk }))
+        let boot = match (&self.boot, &work) {
+            (Some(boot), Ok(work)) => Some(boot.with(work.boot.as_ref()).read(answers)?),
+            _ => None,
+        };
+        Ok(Reading::State(State { work, boot, risk }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
-        now.work.iter().flat_map(|w| w.changes.clone()).collect()
+        let live = now.work.iter().flat_map(|w| w.changes.clone());
+        live.chain(now.boot.iter().filter_map(Kept::change)).collect()
     }
 
     fn apply(&self, now: &State) -> Vec<Step> {
-        now.work.iter().flat_map(|w| w.live.clone()).map(Step::Run).collect()
+        let live = now.work.iter().flat_map(|w| w.live.clone()).map(Step::Run);
+        live.chain(now.boot.iter().flat_map(Kept::steps)).collect()
+    }
+
+    fn files(&self, now: &State) -> Vec<FileDiff> {
+        now.boot.iter().flat_map(Kept::files).collect()
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
-        now.work.as_ref().err().map(|why| Obstacle::stops(why.clone()))
+        match &now.work {
+            Err(why) => Some(Obstacle::stops(why.clone())),
+            Ok(_) => now.boot.as_ref().and_then(Kept::obstacle),
+        }
+    }
+
+    fn warnings(&self, now: &State) -> Vec<String> {
+        now.boot.iter().flat_map(Kept::warnings).collect()
     }
 
     fn risk(&self, now: &State) -> Risk {
@@ -264,88 +303,6 @@ impl Resource for FirewallRule {
 fn units() -> impl Iterator<Item = Claim> {
     let names = ["firewalld", "ufw", "nftables", "iptables", "ip6tables", "netfilter-persistent"];
     names.into_iter().map(|name| Claim::new("unit", format!("{name}.service")))
-}
-
-/// What the rule matches.
-fn condition(spec: &Spec<'_>, out: bool) -> Result<Cond, Error> {
-    let mut cond = Cond::default();
-    let protocol = spec.choice("protocol", &["tcp", "udp", "sctp", "icmp"])?;
-    cond.ports = ports(spec)?;
-    match protocol {
-        Some("icmp") => cond.protocols.extend(["icmp".to_owned(), "ipv6-icmp".to_owned()]),
-        protocol => cond.protocols.extend(protocol.map(str::to_owned)),
-    }
-    if let (false, None | Some("icmp"), Some(at)) = (cond.ports.is_empty(), protocol, spec.get("port")) {
-        return Err(Error::playbook(&at.span, "`port` needs `protocol: tcp`, `udp` or `sctp`"));
-    }
-    for (key, nets) in [("source", &mut cond.sources), ("destination", &mut cond.destinations)] {
-        let Some(node) = spec.get(key) else { continue };
-        let text = spec.need_text(key)?;
-        let net = Net::parse(&text).ok_or_else(|| {
-            Error::playbook(&node.span, format!("`{key}` takes an address or a network, not `{text}`"))
-                .hint("write it like `10.0.0.0/8` or `fd00::/8`; several are several rules, by `loop`")
-        })?;
-        // All addresses of a family are that family.
-        if net.length > 0 {
-            nets.push(net);
-        }
-        family(&mut cond.v6, net.v6(), &node.span, key)?;
-    }
-    if let (Some(word), Some(node)) = (spec.choice("family", &["ipv4", "ipv6"])?, spec.get("family")) {
-        family(&mut cond.v6, word == "ipv6", &node.span, "family")?;
-    }
-    if let Some(node) = spec.get("interface") {
-        let name = interface(spec, "interface")?;
-        if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"._-@".contains(c)) || name.len() > 15 {
-            return Err(Error::playbook(&node.span, format!("`{name}` can't be the interface of a rule"))
-                .hint("at most 15 letters, digits, `.`, `_`, `-` and `@`; several are several rules, by `loop`"));
-        }
-        if out { cond.outputs.insert(name) } else { cond.inputs.insert(name) };
-    }
-    if let Some(v6) = cond.v6 {
-        cond = cond.within(v6);
-    }
-    Ok(cond.tidy())
-}
-
-/// Notes that a key says which family the rule is of.
-fn family(of: &mut Option<bool>, v6: bool, at: &Span, key: &str) -> Result<(), Error> {
-    match of.replace(v6) {
-        Some(other) if other != v6 => {
-            let word = |v6| if v6 { "IPv6" } else { "IPv4" };
-            let message = format!("`{key}` is of {}, and what stands before it is of {}", word(v6), word(other));
-            Err(Error::playbook(at, message))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn ports(spec: &Spec<'_>) -> Result<Vec<(u16, u16)>, Error> {
-    let Some(node) = spec.get("port") else { return Ok(Vec::new()) };
-    let one = |node: &Node| {
-        let text = node.text().unwrap_or_default().trim();
-        let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
-        match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
-            (Ok(low), Ok(high)) if 0 < low && low <= high => Ok((low, high)),
-            _ => Err(Error::playbook(&node.span, format!("`port` can't be {}", quoted(node)))
-                .hint("it takes numbers from 1 to 65535, ranges like `18515-18530`, or a list of both")),
-        }
-    };
-    let ports = match node.as_seq() {
-        Some(items) => items.iter().map(one).collect::<Result<_, _>>()?,
-        None => vec![one(node)?],
-    };
-    let ports = joined(ports);
-    let slots: usize = ports.iter().map(|(low, high)| if low == high { 1 } else { 2 }).sum();
-    if slots > 15 {
-        let message = format!("`port` has {slots} ports, a range counting twice, and iptables takes 15 in one rule");
-        return Err(Error::playbook(&node.span, message).hint("make two rules of it"));
-    }
-    Ok(ports)
-}
-
-fn quoted(node: &Node) -> String {
-    node.text().map_or_else(|| node.describe().to_owned(), |text| format!("`{text}`"))
 }
 
 #[cfg(test)]

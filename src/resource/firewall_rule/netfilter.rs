@@ -62,15 +62,14 @@ impl FirewallRule {
     pub(super) fn netfilter(&self, found: &Found, nft: bool) -> Result<Work, Trouble> {
         let seats = if self.present { self.seats(found, nft)? } else { Vec::new() };
         let mut work = Work { after: found.tables.clone(), ..Work::default() };
-        let mut live = self.script();
-        let mut boot = self.script();
+        let (mut live, mut boot) = (Vec::new(), Vec::new());
         for seat in &seats {
             let (wrong, moves) = self.judge(found, seat);
             if let Some(from) = wrong {
                 work.changes.push(Change::now(seat.place.name(&seat.base), from, self.described()));
-                live = self.step(live, seat, true, moves);
+                live.push(self.call(seat, true, moves));
             }
-            boot = self.step(boot, seat, true, false);
+            boot.push(self.call(seat, true, false));
         }
         for (place, chain, rules) in self.strays(found, &seats) {
             let base = match chain.as_str() {
@@ -79,15 +78,14 @@ impl FirewallRule {
                 chain => chain,
             };
             work.changes.push(Change::now(place.name(base), rules, Json::Null));
-            live = self.step(live, &Seat { place, base: base.to_owned(), chain }, false, false);
+            live.push(self.call(&Seat { place, base: base.to_owned(), chain }, false, false));
         }
         for table in &mut work.after {
             table.chains.values_mut().for_each(|c| c.rules.retain(|r| r.comment.as_ref() != Some(&self.comment())));
         }
         seats.iter().for_each(|seat| self.seat(&mut work.after, seat));
-        let end = "[ -z \"$bad\" ]";
-        work.live = (!work.changes.is_empty()).then(|| live.line(end));
-        work.boot = (!seats.is_empty()).then(|| boot.line(end));
+        work.live = self.script(&live);
+        work.boot = self.script(&boot);
         Ok(work)
     }
 
@@ -194,9 +192,8 @@ impl FirewallRule {
                     continue;
                 }
                 let ours = chain.rules.iter().filter(|r| r.comment.as_ref() == Some(&comment));
-                let wrong = ours.filter(|r| {
-                    !self.present || r.verdict != self.verdict || r.cond != self.cond_in(&table.place)
-                });
+                let wrong =
+                    ours.filter(|r| !self.present || r.verdict != self.verdict || r.cond != self.cond_in(&table.place));
                 let told: Vec<String> = wrong.map(|r| describe(&r.cond, &r.verdict)).collect();
                 if !told.is_empty() {
                     strays.push((table.place.clone(), name.clone(), told.join("; ")));
@@ -231,12 +228,23 @@ impl FirewallRule {
         describe(&self.cond, &self.verdict)
     }
 
-    fn script(&self) -> Script {
-        Script::new().set("mark", &self.comment()).set("bad", "").line(include_str!("place.sh").trim_ascii_end())
+    /// A script of these calls. One that fails doesn't keep the others from being made.
+    fn script(&self, calls: &[Vec<String>]) -> Option<Script> {
+        let mut script = Script::new().set("mark", &self.comment());
+        for (name, text) in [(BY_NFT, include_str!("nftables.sh")), (BY_IPTABLES, include_str!("iptables.sh"))] {
+            if calls.iter().any(|call| call.first().is_some_and(|f| f == name)) {
+                script = script.line(text.trim_ascii_end());
+            }
+        }
+        script = script.line("bad=");
+        for call in calls {
+            script = script.args(call).line("\"$@\" || bad=1");
+        }
+        (!calls.is_empty()).then(|| script.line("[ -z \"$bad\" ]"))
     }
 
     /// The call that puts the rule there, or takes it away.
-    fn step(&self, script: Script, seat: &Seat, put: bool, moves: bool) -> Script {
+    fn call(&self, seat: &Seat, put: bool, moves: bool) -> Vec<String> {
         let how = match self.verdict {
             _ if !put => "",
             Verdict::Accept => "insert",
@@ -244,19 +252,22 @@ impl FirewallRule {
         };
         let (cond, comment) = (self.cond_in(&seat.place), self.comment());
         let moves = if moves { "move" } else { "" };
-        let words = match &seat.place {
+        match &seat.place {
             Place::Nft(family, table) => {
                 let rule = nftables::write(&cond, &self.verdict, &comment, seat.place.v6());
-                vec!["netplay_nft".to_owned(), how.to_owned(), family.clone(), table.clone(), seat.chain.clone(), rule]
+                [BY_NFT, how, family, table, &seat.chain, &rule].map(str::to_owned).to_vec()
             }
             Place::Iptables(command) => {
                 let rule = iptables::write(&cond, &self.verdict, &comment);
-                ["netplay_iptables", how, command, &seat.base, &seat.chain, moves, &rule].map(str::to_owned).to_vec()
+                [BY_IPTABLES, how, command, &seat.base, &seat.chain, moves, &rule].map(str::to_owned).to_vec()
             }
-        };
-        script.args(words).line("\"$@\" || bad=1")
+        }
     }
 }
+
+/// The shell functions that put a rule into a chain.
+const BY_NFT: &str = "netplay_nft";
+const BY_IPTABLES: &str = "netplay_iptables";
 
 impl Work {
     /// Whether something that is let in (or out, at the hook `output`) now will be dropped.

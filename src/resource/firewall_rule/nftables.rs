@@ -62,6 +62,8 @@ fn rules_of(exprs: &[Json], comment: Option<String>, v6: Option<bool>) -> Vec<Ru
                 None => rule.cond.other = true,
             },
             "counter" | "log" | "comment" | "notrack" => {}
+            // A comment of iptables is a match that always holds.
+            "xt" if value["name"] == "comment" => {}
             "limit" | "quota" | "xt" | "ct count" => rule.cond.other = true,
             _ => match verdict(expr) {
                 Some(found) => rule.verdict = found,

@@ -17,6 +17,8 @@ pub(super) struct Found {
     pub(super) v6: bool,
     /// ActiveState and UnitFileState of firewalld.service, nftables.service and ufw.service.
     units: BTreeMap<String, (String, String)>,
+    /// Whether ufw is on.
+    pub(super) ufw: bool,
     /// Whether there is an `nft`.
     pub(super) nft: bool,
     /// The tables that have a base chain for what comes in or goes out, of nftables and of each kind of iptables.
@@ -81,6 +83,7 @@ fn read(output: &Output) -> Result<Found, Trouble> {
         let failure = body.lines().find_map(|l| l.strip_prefix("failed: "));
         match title.split(' ').collect::<Vec<_>>().as_slice() {
             ["units"] => found.units = units(body),
+            ["ufw"] => found.ufw = true,
             ["nft"] => {
                 found.nft = true;
                 match failure {

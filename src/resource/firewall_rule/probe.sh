@@ -5,6 +5,7 @@ if [ -d /run/systemd/system ]; then
   echo '== units'
   systemctl show -p Id,ActiveState,UnitFileState firewalld.service nftables.service ufw.service 2>&1
 fi
+grep -qsi '^ENABLED=yes' /etc/ufw/ufw.conf && echo '== ufw'
 there() { command -v "$1" >/dev/null 2>&1; }
 # The table `filter` of a command. The legacy kind isn't asked where nobody has used it: asking sets it up in the kernel.
 ours=

@@ -19,7 +19,7 @@ const NFT: &str = "
 N\n";
 
 fn rule(keys: &[(&'static str, &str)]) -> FirewallRule {
-    parse(&[&[("name", "x")], keys].concat()).unwrap()
+    parse(&[&[("name", "x"), ("persist", "false")], keys].concat()).unwrap()
 }
 
 /// A rule and the namespace that it is made in.
@@ -109,7 +109,8 @@ fn nftables_has_it_in_each_chain_that_would_drop_it() {
         let rest: Vec<&str> = ours.lines().filter(|l| !l.contains("netplay:x")).collect();
         assert!(rest.join("\n").starts_with(foreign.trim_end()), "{ours}");
         // One that would let it in needs no rule of ours.
-        let ssh = super::tests::rule(&[("backend", "nftables"), ("protocol", "tcp"), ("port", "22"), ("family", "ipv4")]);
+        let ssh =
+            super::tests::rule(&[("backend", "nftables"), ("protocol", "tcp"), ("port", "22"), ("family", "ipv4")]);
         let ssh = FirewallRule { name: "ssh".to_owned(), ..ssh };
         assert_eq!(trial.settle(&ssh), ["inet netplay input: null -> \"meta nfproto ipv4 tcp dport 22 accept\""]);
         // Another port: the old one goes.
@@ -131,8 +132,10 @@ fn nftables_has_it_in_each_chain_that_would_drop_it() {
 
 #[test]
 fn a_rule_that_is_twice_or_late_is_mended() {
-    for shell in [Shell::Dash] {
-        let late = "nft add rule inet fw input drop; nft add rule inet fw input udp dport 4791 accept comment '\"netplay:x\"'";
+    {
+        let shell = Shell::Dash;
+        let late =
+            "nft add rule inet fw input drop; nft add rule inet fw input udp dport 4791 accept comment '\"netplay:x\"'";
         let mut trial = Trial::new(shell, &format!("{NFT}{late}; {late}\n"));
         let rule = rule(&[("backend", "nftables"), ("protocol", "udp"), ("port", "4791")]);
         let found = trial.settle(&rule);
@@ -140,10 +143,7 @@ fn a_rule_that_is_twice_or_late_is_mended() {
         let chain = trial.sh("nft list chain inet fw input");
         assert_eq!(chain.matches("netplay:x").count(), 1, "{chain}");
         let mut trial = Trial::new(shell, &format!("{NFT}{late}\n"));
-        assert_eq!(
-            trial.settle(&rule)[1],
-            "inet fw input: \"behind a rule that drops\" -> \"udp dport 4791 accept\""
-        );
+        assert_eq!(trial.settle(&rule)[1], "inet fw input: \"behind a rule that drops\" -> \"udp dport 4791 accept\"");
     }
 }
 
@@ -158,7 +158,8 @@ fn iptables_has_it_in_a_chain_of_its_own() {
         );
         let mut trial = Trial::new(shell, &setup);
         trial.setup += "tools=/run:$tools\n";
-        let rule = rule(&[("protocol", "tcp"), ("port", "18515-18530"), ("interface", "eth1"), ("backend", "iptables")]);
+        let rule =
+            rule(&[("protocol", "tcp"), ("port", "18515-18530"), ("interface", "eth1"), ("backend", "iptables")]);
         let saved = "for t in iptables ip6tables; do $t-save -t filter | grep -v '^#'; done | sed 's/\\[.*//'";
         let foreign = trial.sh(saved);
         assert_eq!(
@@ -169,13 +170,16 @@ fn iptables_has_it_in_a_chain_of_its_own() {
             ],
             "{shell:?} {kind}"
         );
-        let drop = FirewallRule { name: "y".to_owned(), ..super::tests::rule(&[
-            ("protocol", "tcp"),
-            ("port", "23"),
-            ("action", "reject"),
-            ("source", "10.0.0.0/8"),
-            ("backend", "iptables"),
-        ]) };
+        let drop = FirewallRule {
+            name: "y".to_owned(),
+            ..super::tests::rule(&[
+                ("protocol", "tcp"),
+                ("port", "23"),
+                ("action", "reject"),
+                ("source", "10.0.0.0/8"),
+                ("backend", "iptables"),
+            ])
+        };
         trial.settle(&drop);
         let own = trial.sh("iptables -S NETPLAY-IN");
         let lines: Vec<&str> = own.lines().collect();
@@ -216,7 +220,8 @@ fn thousands_of_foreign_rules_stay_as_they_are() {
     let many = |line: &str| {
         format!("{{ echo '*filter'; i=0; while [ $i -lt 2000 ]; do echo \"{line}\"; i=$((i+1)); done; echo COMMIT; }}")
     };
-    let line = "-A INPUT -s 10.1.$((i/250)).$((i%250))/32 -p tcp -m tcp --dport 22 -m comment --comment foreign$i -j ACCEPT";
+    let line =
+        "-A INPUT -s 10.1.$((i/250)).$((i%250))/32 -p tcp -m tcp --dport 22 -m comment --comment foreign$i -j ACCEPT";
     let setup = format!("{} | iptables-nft-restore; iptables -A INPUT -j DROP", many(line));
     let mut trial = Trial::new(Shell::Dash, &setup);
     let saved = "iptables-save -t filter | grep -v -e '^#' -e NETPLAY | sed 's/\\[.*//'";
@@ -265,10 +270,13 @@ fn the_session_is_not_closed_by_chance() {
     let drop = FirewallRule { name: "z".to_owned(), ..rule(&[("action", "drop")]) };
     assert!(!closes(&kept, &drop), "what accepts comes first");
     // Somebody else's rule keeps it open as well.
-    let mut kept = Trial::new(Shell::Dash, &format!(
+    let mut kept = Trial::new(
+        Shell::Dash,
+        &format!(
         "{link}iptables -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT
         iptables -A INPUT -i eth0 -p tcp --dport 2222 -m conntrack --ctstate NEW -j ACCEPT; iptables -A INPUT -j DROP\n"
-    ));
+    ),
+    );
     kept.settle(&rule(ssh));
     assert!(!closes(&kept, &rule(&[("state", "absent")])));
 }
@@ -286,14 +294,16 @@ fn what_nobody_manages_is_found_out() {
 
 #[test]
 fn a_lock_that_stays_held_is_told() {
-    for shell in [Shell::Dash] {
+    {
+        let shell = Shell::Dash;
         let trial = Trial::new(shell, "iptables-legacy -A INPUT -j DROP");
         let rule = rule(&[("protocol", "udp"), ("port", "4791"), ("backend", "iptables"), ("family", "ipv4")]);
         let state = trial.state(&rule);
         let steps = rule.apply(&state);
         let [Step::Run(script)] = steps.as_slice() else { panic!() };
         let quick = script.as_str().replace("-w 10", "-w 1");
-        let held = trial.run(&format!("/usr/bin/flock /run/xtables.lock sleep 10 & sleep 0.3\n({quick})\n c=$?; kill $!; exit $c"));
+        let held = trial
+            .run(&format!("/usr/bin/flock /run/xtables.lock sleep 10 & sleep 0.3\n({quick})\n c=$?; kill $!; exit $c"));
         assert_eq!(held.code, 1, "{shell:?}");
         assert!(held.complaint().contains("xtables.lock"), "{}", held.complaint());
         // It is only waited for.
@@ -321,4 +331,76 @@ fn keys_are_read() {
         assert!(ports(&[wrong]).is_err(), "{wrong}");
     }
     assert_eq!(rule(&[("source", "0.0.0.0/0")]).cond, Cond { v6: Some(false), ..Cond::default() });
+}
+
+/// Of what was seen of iptables 1.8.9 and nft 1.0.6: what the `n`th run of a command printed to its standard output.
+fn seen(command: &str, n: usize) -> String {
+    let text = include_str!("samples/iptables_nft_1.8.9.txt");
+    let (_, after) = text.split("$ ").filter_map(|run| run.split_once('\n')).filter(|r| r.0 == command).nth(n).unwrap();
+    after.lines().filter_map(|l| l.strip_prefix("OUT: ")).map(|l| format!("{l}\n")).collect()
+}
+
+#[test]
+fn what_was_seen_of_iptables_and_nft_is_understood() {
+    use super::chains::{Fate, Look, Table};
+    let fate = |table: &Table, chain: &str, protocol: &str, port: u16| {
+        let mut cond = Cond { v6: Some(false), ports: vec![(port, port)], ..Cond::default() };
+        cond.protocols.insert(protocol.to_owned());
+        table.fate(chain, Look { cond: &cond, comment: "netplay:rocev2", with: true, accepts: true })
+    };
+    for text in [seen("iptables-save", 0), format!("*filter\n:INPUT ACCEPT [0:0]\n{}", seen("iptables -S INPUT", 0))] {
+        let table = iptables::read("iptables", &text);
+        assert_eq!(table.chains["INPUT"].rules.len(), 4, "{text}");
+        assert_eq!(fate(&table, "INPUT", "udp", 4791), Fate::Ours);
+        assert_eq!(fate(&table, "INPUT", "tcp", 5201), Fate::Accepted);
+        assert_eq!(fate(&table, "INPUT", "tcp", 18520), Fate::Accepted);
+        assert_eq!(fate(&table, "INPUT", "tcp", 22), Fate::Dropped);
+        assert_eq!(fate(&table, "OUTPUT", "tcp", 22), Fate::Accepted);
+    }
+    // nft doesn't tell what is in a `multiport` of iptables, so that nothing is taken to be let in by it.
+    let tables = nftables::read(&seen("nft -j list ruleset", 0)).unwrap();
+    assert_eq!((tables.len(), tables[0].chains["INPUT"].rules.len()), (1, 4));
+    assert_eq!(fate(&tables[0], "INPUT", "tcp", 5201), Fate::Dropped);
+    assert_eq!(fate(&tables[0], "INPUT", "udp", 4791), Fate::Accepted);
+    let rules =
+        nftables::read(&seen("nft -j list ruleset", 0)).unwrap().remove(0).chains.remove("INPUT").unwrap().rules;
+    assert_eq!(rules[2].cond.sources, [Net::parse("10.1.2.0/24").unwrap()]);
+    // A chain alone comes without its table. Added twice, the rule is there twice.
+    let chain = seen("nft -j list chain inet netplay input", 0);
+    let whole =
+        chain.replacen("{\"chain\"", "{\"table\": {\"family\": \"inet\", \"name\": \"netplay\"}}, {\"chain\"", 1);
+    let table = nftables::read(&whole).unwrap().remove(0);
+    let rocev2 = rule(&[("protocol", "udp"), ("port", "4791")]);
+    let ours = table.chains["input"].rules.iter().filter(|r| r.comment.as_deref() == Some("netplay:rocev2"));
+    assert!(ours.clone().all(|r| r.cond == rocev2.cond && r.verdict == Verdict::Accept) && ours.count() == 2);
+    assert_eq!(iptables::read("iptables", &seen("iptables-legacy -S", 0)).chains["INPUT"].rules, []);
+}
+
+#[test]
+fn conditions_that_are_not_compared_are_known_as_such() {
+    let of = |text: &str| {
+        let table = iptables::read("iptables", &format!("*filter\n-A INPUT {text}\n"));
+        table.chains["INPUT"].rules[0].clone()
+    };
+    for exception in [
+        "! -s 10.0.0.0/8 -j DROP",
+        "-m recent --set --name SSH --mask 255.255.255.255 --rsource -j DROP",
+        "-m recent --rcheck -j DROP",
+        "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -j DROP",
+        "-m set --match-set bad src -j DROP",
+        "-m limit --limit 5/min -j DROP",
+        "-s 10.0.0.0/255.0.255.0 -j DROP",
+        "-p tcp -m tcp --sport 22 -j DROP",
+        "-m comment --comment \"a \\\"-j ACCEPT\" -m mark --mark 0x1 -j DROP",
+    ] {
+        let rule = of(exception);
+        assert!(rule.cond.other && rule.verdict == Verdict::Drop, "{exception}: {rule:?}");
+    }
+    for plain in ["-j DROP", "-m comment --comment \"-j x\" -j DROP", "-p udp -m udp --dport 1:65535 -j DROP"] {
+        let rule = of(plain);
+        assert!(!rule.cond.other && rule.verdict == Verdict::Drop, "{plain}: {rule:?}");
+    }
+    assert_eq!(of("-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT").cond.new, Some(false));
+    assert_eq!(of("-j LOG --log-prefix \"a b\"").verdict, Verdict::Jump("LOG".to_owned()));
+    assert_eq!(of("-g other").verdict, Verdict::Goto("other".to_owned()));
 }

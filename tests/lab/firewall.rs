@@ -1,0 +1,202 @@
+//! `firewall_rule`: packets that get through, rules that are there after a boot, sessions that aren't closed.
+
+use crate::harness::{Host, Hosts, Kind, ssh};
+use crate::told::{Told, apply, play};
+
+/// What a training cluster's nodes let in.
+const GUIDE: &str = "
+    - firewall_rule: {name: ssh, protocol: tcp, port: 22}
+    - firewall_rule: {name: rocev2, protocol: udp, port: 4791}
+    - firewall_rule: {name: iperf3, protocol: tcp, port: [5201, 18515-18530]}
+";
+
+/// Whether a UDP packet to this address and port of `to` arrives there.
+fn arrives(from: Host<'_>, to: Host<'_>, address: &str, port: u16) -> bool {
+    let program = format!(
+        "import socket,subprocess
+s=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('{address}', {port})); s.settimeout(3); open('/run/listens', 'w').close()
+try: s.recv(9); print('yes')
+except TimeoutError: print('no')"
+    );
+    to.sh("rm -f /run/listens");
+    std::thread::scope(|scope| {
+        let listener = scope.spawn(move || to.sh(&format!("python3 -c \"{program}\"")));
+        while to.sh("ls /run/listens 2>/dev/null || :").is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        from.sh(&format!(
+            "python3 -c \"import socket
+s=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b'x', ('{address}', {port}))\""
+        ));
+        listener.join().unwrap().trim() == "yes"
+    })
+}
+
+/// The play once more, as it is.
+fn converged(netplay: &crate::harness::Netplay, host: Host<'_>, rules: usize) {
+    let run = Told::by(netplay, 0);
+    assert_eq!((run.count("ok"), run.executions(host.0)), (rules, 1), "{}", run.run.stdout);
+}
+
+fn reboot(host: Host<'_>) {
+    let boots = host.boots();
+    ssh(host.0, "systemctl reboot");
+    host.wait_for_boot(boots + 1);
+    host.sh("systemctl is-system-running --wait || :");
+}
+
+#[test]
+fn packets_pass_both_kinds_of_iptables_and_nft() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let [host, peer]: [Host<'_>; 2] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    host.sh("ip -6 addr add fd00:1::1/64 dev eth1 nodad; ip link set eth1 up");
+    peer.sh("ip -6 addr add fd00:1::2/64 dev eth1 nodad; ip link set eth1 up");
+    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
+    // All three would drop it, in IPv4 and in IPv6, and none of them may lose a rule.
+    host.sh(
+        "for t in iptables ip6tables; do
+           $t-legacy -A INPUT -i eth1 -p udp -j DROP
+           $t-nft -A INPUT ! -i eth1 -j ACCEPT; $t-nft -A INPUT -p icmp -j ACCEPT; $t-nft -A INPUT -p ipv6-icmp -j ACCEPT
+           $t-nft -A INPUT -j REJECT
+         done
+         nft -f - <<'N'
+table inet fw {
+  chain input {
+    type filter hook input priority 10; policy drop;
+    iifname { lo, eth0 } accept
+    meta l4proto { icmp, ipv6-icmp } accept
+    udp dport 5000 accept
+  }
+}
+N",
+    );
+    let saved = "iptables-legacy -S; ip6tables-legacy -S; iptables-nft -S; ip6tables-nft -S; nft list table inet fw";
+    let foreign = host.sh(saved);
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let rule = |more: &str| {
+        play(&format!("    - firewall_rule: {{name: rocev2, protocol: udp, port: 4791, persist: false{more}}}\n"))
+    };
+    let netplay = apply(&hosts, &rule(""), &["--limit", host.0]);
+    let run = Told::by(&netplay, 0);
+    assert_eq!((run.status("firewall_rule:rocev2"), run.executions(host.0)), ("changed", 2), "{}", run.run.stdout);
+    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, "fd00:1::1", 4791), "{}", host.sh(saved));
+    assert!(!arrives(peer, host, &v4, 4790), "only what was asked for");
+    converged(&netplay, host, 1);
+    let ours = ["NETPLAY-IN", "netplay:rocev2"];
+    let rest = |text: &str| {
+        text.lines().filter(|l| !ours.iter().any(|o| l.contains(o))).map(|l| format!("{l}\n")).collect::<String>()
+    };
+    assert_eq!(rest(&host.sh(saved)), foreign);
+    // A drop of ours wins over all that others accept.
+    let netplay = netplay.file("site.yaml", &rule(", action: drop"));
+    Told::by(&netplay, 0);
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let netplay = netplay.file("site.yaml", &rule(", state: absent"));
+    assert_eq!(Told::by(&netplay, 0).status("firewall_rule:rocev2"), "changed");
+    assert_eq!(host.sh(saved), foreign);
+    converged(&netplay, host, 1);
+}
+
+#[test]
+fn nftables_has_it_again_after_a_boot_and_after_its_service_was_restarted() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    host.sh("cat >/etc/nftables.conf <<'N'
+#!/usr/sbin/nft -f
+flush ruleset
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    ct state established,related accept
+    iifname lo accept
+    tcp dport 22 accept
+  }
+}
+N
+systemctl enable --now nftables");
+    let netplay = apply(&hosts, &play(GUIDE), &[]);
+    let run = Told::by(&netplay, 0);
+    assert_eq!((run.count("changed"), run.executions(host.0)), (3, 2), "{}", run.run.stdout);
+    let changes = run.resource(host.0, "firewall_rule:rocev2")["changes"].clone();
+    let fields: Vec<&str> = changes.as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect();
+    assert_eq!(fields, ["inet netplay input", "inet filter input", "boot"]);
+    converged(&netplay, host, 3);
+    let rules = "nft list ruleset | grep -c 'netplay:'";
+    // What lets ssh in is there already, so that it is in netplay's own table alone.
+    assert_eq!(host.sh(rules).trim(), "5", "{}", host.sh("nft list ruleset"));
+
+    reboot(host);
+    assert_eq!(host.sh(rules).trim(), "5", "{}", host.sh("nft list ruleset; journalctl -b -u netplay-reapply"));
+    converged(&netplay, host, 3);
+    // It was flushed; the next run has it there again.
+    host.sh("systemctl restart nftables");
+    let run = Told::by(&netplay, 0);
+    assert_eq!(run.status("firewall_rule:rocev2"), "changed");
+    converged(&netplay, host, 3);
+
+    let absent = GUIDE.replace('}', ", state: absent}");
+    let netplay = netplay.file("site.yaml", &play(&absent));
+    assert_eq!(Told::by(&netplay, 0).count("changed"), 3);
+    assert_eq!(host.sh("nft list ruleset | grep -c netplay || :; ls /etc/netplay 2>&1 || :").lines().next(), Some("0"));
+    converged(&netplay, host, 3);
+}
+
+#[test]
+fn iptables_has_it_again_after_a_boot_and_nothing_else_is_saved() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    host.sh("iptables -A INPUT -p tcp --dport 22 -j ACCEPT; iptables -A INPUT -j DROP; ip6tables -P INPUT DROP");
+    let netplay = apply(&hosts, &play(GUIDE), &[]);
+    let run = Told::by(&netplay, 0);
+    assert_eq!((run.count("changed"), run.executions(host.0)), (3, 2), "{}", run.run.stdout);
+    converged(&netplay, host, 3);
+    let own = "iptables -S NETPLAY-IN; ip6tables -S NETPLAY-IN";
+    let before = host.sh(own);
+    assert_eq!(before.matches("-j ACCEPT").count(), 6, "{before}");
+
+    reboot(host);
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(host.sh(own)), sorted(before), "{}", host.sh("journalctl -b -u netplay-reapply"));
+    assert_eq!(host.sh("iptables -S INPUT"), "-P INPUT ACCEPT\n-A INPUT -j NETPLAY-IN\n", "what others had is theirs");
+    converged(&netplay, host, 3);
+}
+
+#[test]
+fn what_keeps_the_session_open_is_left_alone() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let netplay =
+        apply(&hosts, &play("    - firewall_rule: {name: x, action: drop, protocol: tcp, persist: false}\n"), &[]);
+    let said = Told::by(&netplay, 2).error("firewall_rule:x");
+    assert!(said.contains("tcp port 22 would be closed to 10.99.0.1") && said.contains("confirm"), "{said}");
+    assert_eq!(host.sh("iptables -S; nft list tables").lines().count(), 3, "nothing was touched");
+    // The one that lets it in through a chain that drops all else.
+    let ssh = "    - firewall_rule: {name: ssh, protocol: tcp, port: 22, persist: false";
+    let netplay = netplay.file("site.yaml", &play(&format!("{ssh}}}\n")));
+    assert_eq!(Told::by(&netplay, 0).status("firewall_rule:ssh"), "changed");
+    host.sh("iptables -P INPUT DROP; ip6tables -P INPUT DROP");
+    converged(&netplay, host, 1);
+    for narrower in [", state: absent}", ", source: 10.98.0.0/16}"] {
+        let netplay = apply(&hosts, &play(&format!("{ssh}{narrower}\n")), &[]);
+        let said = Told::by(&netplay, 2).error("firewall_rule:ssh");
+        assert!(said.contains("tcp port 22 would be closed"), "{said}");
+    }
+    let other = apply(&hosts, &play(&format!("{ssh}, source: 10.99.0.0/16}}\n")), &[]);
+    assert_eq!(Told::by(&other, 0).status("firewall_rule:ssh"), "changed");
+    assert_eq!(Told::by(&other, 0).status("firewall_rule:ssh"), "ok");
+}
+
+#[test]
+fn a_user_who_is_not_root_is_told_so() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let netplay =
+        apply(&hosts, &play("    - firewall_rule: {name: x, protocol: tcp, port: 22}\n"), &["-e", "ansible_user=ops"]);
+    let said = Told::by(&netplay, 2).error("firewall_rule:x");
+    assert!(said.contains("only root may read them") && said.contains("become: true"), "{said}");
+}
