@@ -8,7 +8,7 @@ use crate::graph;
 use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment, Who, Work};
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::small::SmallFile;
-use crate::resource::{Answers, Inquiry};
+use crate::resource::{Answers, Effect, Inquiry};
 use crate::transport::{Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -124,6 +124,7 @@ impl Visit<'_> {
             tally: BTreeMap::new(),
             ignored: 0,
             reboot: Vec::new(),
+            changed: false,
             machine: None,
             secret: false,
         }
@@ -132,7 +133,7 @@ impl Visit<'_> {
     fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>, started: Instant) -> HostEvent {
         let count = |s: Status| going.tally.get(&s).copied().unwrap_or(0);
         let failed = count(Status::Failed) > going.ignored;
-        let changed = count(Status::Changed) + count(Status::WouldChange) + count(Status::RebootPending) > 0;
+        let changed = count(Status::Changed) + count(Status::WouldChange) > 0 || going.changed;
         let (status, error) = match result {
             Err(Stop::Unreachable(problem)) if problem.kind == FailureKind::Interrupted.name() => {
                 (HostStatus::Skipped, Some(problem))
@@ -196,6 +197,8 @@ struct Going<'v> {
     tally: BTreeMap<Status, usize>,
     ignored: usize,
     reboot: Vec<String>,
+    /// Whether something was changed that now waits for a boot.
+    changed: bool,
     machine: Machine,
     /// Whether scripts hold values that no output may show.
     secret: bool,
@@ -597,6 +600,8 @@ impl Going<'_> {
             let item = plan.item(outcome.position);
             if outcome.status == Status::RebootPending {
                 self.reboot.push(item.address.to_string());
+                // What an earlier run has set and only waits for the boot is no change of this one.
+                self.changed |= outcome.changes.iter().any(|c| c.effect == Effect::Now);
             }
             let outcome = if item.no_log { hide(outcome) } else { outcome };
             (self.visit.events)(Event::Resource(Box::new(ResourceEvent {

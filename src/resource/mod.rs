@@ -15,6 +15,7 @@
 
 pub mod assert;
 mod attributes;
+mod cards;
 pub mod command;
 pub mod copy;
 pub mod file;
@@ -24,6 +25,7 @@ pub mod joint;
 pub mod kernel_module;
 pub mod keyfile;
 pub mod managed;
+pub mod mlxconfig;
 pub mod mtu;
 pub mod owner;
 pub mod package;
@@ -521,6 +523,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<firewall_rule::FirewallRule>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<kernel_module::KernelModule>(PhantomData),
+    &Of::<mlxconfig::Mlxconfig>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
     &Of::<package::Package>(PhantomData),
     &Of::<service::Service>(PhantomData),

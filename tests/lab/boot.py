@@ -2,7 +2,7 @@
 
 import contextlib, fcntl, json, os, select, shutil, signal, socket, stat, struct, subprocess, sys, time
 
-from hosts import BRIDGES, CONTROLLER, CONTROLLER_MAC, host_files
+from hosts import BRIDGES, CARD, CONTROLLER, CONTROLLER_MAC, host_files
 from vm import CPUS, Monitor, accelerator, become_qemu
 from system import (BIND, CGROUP, FS, LAYER, LOGS, NEWIPC, NEWNET, NEWNS, NEWPID, NEWUTS, NODEV, NOEXEC, NOSUID, PATH,
                     PRIVATE, RDONLY, REC, REMOUNT, ROOTFS, RUN, WISHES, check, libc, mount, put, read, replace, run, unshare)
@@ -100,6 +100,8 @@ def become_sshd(host):
     for number, descriptor in enumerate((null, log, log)):
         os.dup2(descriptor, number)
     os.closerange(3, 4096)
+    if os.path.isdir("/var/lib/simulated-cards"):
+        run([CARD, "boot"])
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and sshd would hand that on
         signal.signal(number, signal.SIG_DFL)
     os.execve("/usr/sbin/sshd", ["/usr/sbin/sshd", "-D", "-E", "/var/log/sshd.log"], {"PATH": PATH, "LANG": "C.UTF-8"})

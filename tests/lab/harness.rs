@@ -150,6 +150,11 @@ impl Host<'_> {
         lab(["sessions", self.0]).split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// Puts a simulated card on the host, or does something else with it: the words of `simulated-card` (docs/lab.md).
+    pub(crate) fn card(self, words: &str) -> String {
+        self.sh(&format!("simulated-card {words}"))
+    }
+
     /// Stops every process of the host; its kernel still accepts connections.
     pub(crate) fn freeze(self) {
         lab(["freeze", self.0]);

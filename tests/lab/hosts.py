@@ -42,6 +42,9 @@ Match User forced
 FORCED = "#!/bin/sh\necho 'This account runs one command: this one.'\n"
 NOISE = "echo 'Welcome to the lab.'\necho 'Maintenance on Sunday!' >&2\n"
 
+# The program that puts simulated network cards on a host.
+CARD = "/usr/local/sbin/simulated-card"
+
 KINDS = ("fleet", "hidden", "sysd", "vm")
 BRIDGES = ["mgmt", "hidden", "rail1", "rail2"]
 CONTROLLER, CONTROLLER_MAC = "10.99.0.1", "02:63:ff:00:00:00"
@@ -162,6 +165,7 @@ def layer():
         put(f"{LAYER}/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
     put(f"{LAYER}/etc/sudoers.d/lab", sudoers, 0o440)
     put(f"{LAYER}/usr/local/bin/forced", FORCED, 0o755)
+    put(f"{LAYER}{CARD}", read(f"{os.path.dirname(os.path.realpath(__file__))}/card.py"), 0o755)
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
     put(f"{LAYER}/etc/default/ssh", "SSHD_OPTS='-E /var/log/sshd.log'\n")
     os.makedirs(f"{LAYER}/etc/sysconfig/network-scripts")

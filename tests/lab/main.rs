@@ -19,6 +19,7 @@ mod kernel_module;
 mod logs;
 #[cfg(feature = "vm")]
 mod machine;
+mod mlxconfig;
 mod mtu;
 mod openssh;
 mod outcome;

@@ -1,0 +1,312 @@
+//! `mlxconfig`: parameters of NVIDIA's network cards, which the firmware takes over at the next boot.
+//!
+//! A parameter has three values: the current one, the one of the next boot and the default. What is wanted is set for the
+//! next boot and read back; as long as the current value is another one, a reboot is pending. That is judged by what the
+//! card reports, never by the tool's line "Please reboot machine", which it prints after each set.
+
+mod judge;
+mod set;
+mod table;
+mod value;
+
+use self::judge::{Is, Item, Judged};
+use self::set::Setting;
+use self::table::Table;
+use super::cards::{self, CARDS, Device, FOLDER, Found, new_line};
+use super::probes::links::{LinkList, Links};
+use super::probes::session::{Session, SessionEnds};
+use super::spec::{Key, Spec};
+use super::{
+    Answers, Change, Claim, Effect, Fragment, Group, Need, Obstacle, Output, Question, Reading, Resource, Stale, Step,
+    Trouble,
+};
+use crate::error::Error;
+use crate::shell::Script;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Parameters of a card, or of all cards of a host.
+#[derive(Debug)]
+pub struct Mlxconfig {
+    device: Device,
+    set: Vec<Setting>,
+    reset: bool,
+    accept_session_loss: bool,
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub struct State {
+    found: Found,
+    cards: Vec<Card>,
+    /// How the host is talked to and over which links, where that matters.
+    over: Option<(Session, Links)>,
+}
+
+/// One card, and what its tool told.
+#[derive(Debug)]
+struct Card {
+    address: String,
+    table: Result<Table, Trouble>,
+}
+
+/// The group. An argument is a device and the parameters that are wanted of it, `*` for all that aren't at their default.
+struct Settings;
+
+impl Group for Settings {
+    type Answer = Found;
+    const NAME: &'static str = "card settings";
+
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        vec![Script::new().set("D", FOLDER).args(args).line(CARDS).line(include_str!("probe.sh")).into()]
+    }
+
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
+        let read = |output: &Output| match output.code {
+            0 => Ok(Found::read(&output.text())),
+            code => Err(Trouble::new(format!("the cards can't be asked: exit code {code}: {}", output.complaint()))),
+        };
+        args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
+    }
+}
+
+impl Mlxconfig {
+    fn question(&self) -> String {
+        let mut words = vec![self.device.0.as_str()];
+        words.extend(self.set.iter().map(|s| s.name.as_str()));
+        words.extend(self.set.iter().any(|s| s.name == set::ROCE_ENABLE).then_some(set::ROCE_CONTROL));
+        words.extend(self.reset.then_some("*"));
+        words.join(" ")
+    }
+
+    /// Whether it may change what kind of network a port is, which changes the name of its interface.
+    fn changes_links(&self) -> bool {
+        self.reset || self.set.iter().any(|s| s.name.starts_with(set::LINK_TYPE))
+    }
+
+    /// One change for what is the same on several cards; a card is named where it isn't so on all.
+    fn folded(&self, now: &State, judged: &Judged<'_>) -> Vec<Change> {
+        let mut all: Vec<(Change, Vec<&str>)> = Vec::new();
+        for item in &judged.items {
+            for change in changes(item) {
+                match all.iter_mut().find(|(other, _)| *other == change) {
+                    Some((_, cards)) => cards.push(item.card),
+                    None => all.push((change, vec![item.card])),
+                }
+            }
+        }
+        let name = |(mut change, cards): (Change, Vec<&str>)| {
+            if cards.len() < now.cards.len() {
+                change.field = format!("{} {}", cards.join(", "), change.field);
+            }
+            change
+        };
+        all.into_iter().map(name).collect()
+    }
+}
+
+/// What of a parameter differs: its value of the next boot, which is set now, and the current one, which follows then.
+fn changes(item: &Item<'_>) -> Vec<Change> {
+    let json = |value: Option<&value::Value>| value.map_or(Json::Null, value::Value::json);
+    let to = item.wanted.json();
+    let later = |effect: Effect| Change {
+        field: item.name.clone(),
+        from: json(item.current.as_ref()),
+        to: item.wanted.json(),
+        effect,
+    };
+    match item.is {
+        Is::Fits | Is::NotApplied(_) => Vec::new(),
+        Is::Set => {
+            let mut changes = vec![Change::now(format!("{} next boot", item.name), json(item.next.as_ref()), to)];
+            changes.extend((!item.current_fits()).then(|| later(Effect::Reboot)));
+            changes
+        }
+        Is::Waits { effect, .. } => vec![later(effect)],
+        Is::Hidden => vec![Change { field: format!("{} next boot", item.name), ..later(Effect::Reboot) }],
+    }
+}
+
+impl Resource for Mlxconfig {
+    type State = State;
+    const TYPE: &'static str = "mlxconfig";
+    const SUMMARY: &'static str = "Firmware parameters of NVIDIA's network cards (ConnectX, BlueField)";
+    const TOUCHES: &'static str = "\
+        The card's values of the next boot, by `mlxconfig` of MFT or else `mstconfig` of mstflint: one query for each card \
+        and look, all cards at once, and one set. What waits for a boot is noted in `/var/lib/netplay/pending`. The tools \
+        make lock files of their own below `/tmp`. Nothing is reset and no machine rebooted.";
+    const KEYS: &'static [Key] = &[
+        Key::required(
+            "device",
+            Device::TAKES,
+            "Which card. Its functions are one device. `all`: each card that is no virtual function.",
+        ),
+        Key::optional(
+            "set",
+            "mapping",
+            "Parameters and their values: a name or a number as `mlxconfig show_confs` has them, in any case (`ETH`, `2`, \
+             `ETH(2)`). `P[3]` and `P[0..3]` are elements of an array, of which the latter takes a value for all or a list. \
+             A parameter of a port that the card doesn't have (`_P2`) is left out and told. `ADVANCED_PCI_SETTINGS: 1` \
+             reveals others at the next boot: those are set when they are there. `ROCE_ENABLE`, which guides name and no \
+             firmware has, is understood as `ROCE_CONTROL`.",
+        ),
+        Key::default(
+            "reset",
+            "boolean",
+            "false",
+            "Whether all other parameters go back to their defaults; arrays and read-only ones stay.",
+        ),
+        Key::default(
+            "accept_session_loss",
+            "boolean",
+            "false",
+            "Whether LINK_TYPE may change on the card that carries the session. Its interfaces have other names after the \
+             boot, and the host may not be reached by them.",
+        ),
+    ];
+    const EXAMPLE: &'static str = "\
+- name: RoCE and GPUDirect on all rails
+  mlxconfig:
+    device: all
+    set:
+      LINK_TYPE_P1: ETH
+      ROCE_CONTROL: ROCE_ENABLE
+      CNP_DSCP_P1: 48
+      ADVANCED_PCI_SETTINGS: 1
+      MAX_ACC_OUT_READ: 44
+";
+
+    fn parse(spec: &Spec<'_>) -> Result<Mlxconfig, Error> {
+        let device = Device::of(spec)?;
+        let set = set::settings(spec)?;
+        let reset = spec.bool("reset")?.unwrap_or(false);
+        if set.is_empty() && !reset {
+            return Err(Error::playbook(&spec.node.span, "`mlxconfig` sets nothing")
+                .hint("write `set: {PARAMETER: value}`, or `reset: true`"));
+        }
+        let accept_session_loss = spec.bool("accept_session_loss")?.unwrap_or(false);
+        Ok(Mlxconfig { device, set, reset, accept_session_loss })
+    }
+
+    fn identity(&self) -> String {
+        self.device.0.clone()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let claim = |name: &str| Claim::new("parameter of a card", format!("{} {name}", self.device.0));
+        let mut claims: Vec<Claim> = self.set.iter().map(|s| claim(s.own_name())).collect();
+        claims.extend(self.reset.then(|| claim("reset")));
+        claims
+    }
+
+    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        ["mstflint", "mft"].map(|package| Need::After(Claim::new("package", package))).into()
+    }
+
+    fn stale_after(&self) -> Stale {
+        Stale::AnyDependency
+    }
+
+    fn probe(&self) -> Vec<Question> {
+        let mut questions = vec![Question::of::<Settings>(self.question())];
+        if self.changes_links() && !self.accept_session_loss {
+            questions.extend([LinkList::ask(), SessionEnds::ask()]);
+        }
+        questions
+    }
+
+    fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
+        let found = answers.get::<Settings>(&self.question())?.clone();
+        let Some(tool) = found.tool.clone() else {
+            let trouble = Trouble::new("neither mlxconfig nor mstconfig is on this host");
+            return Ok(Reading::NotYet(trouble.hint(
+                "install mstflint (`package: {name: mstflint}`, Debian and Red Hat have it) or NVIDIA's MFT, before this",
+            )));
+        };
+        let targets = match self.device.targets(&found) {
+            Ok(targets) => targets,
+            Err(trouble) => return Ok(Reading::NotYet(trouble)),
+        };
+        let card = |address: &String| {
+            let (code, said) = found.answers.get(address).cloned().unwrap_or((255, String::new()));
+            let table = Table::read(&said, address);
+            let table = if table.seen { Ok(table) } else { Err(cards::refusal(&found, &tool, address, code, &said)) };
+            Card { address: address.clone(), table }
+        };
+        let cards: Vec<Card> = targets.iter().map(card).collect();
+        // With what none of them answers nothing can be said.
+        if let (false, Some(trouble)) =
+            (cards.iter().any(|c| c.table.is_ok()), cards.iter().find_map(|c| c.table.as_ref().err()))
+        {
+            return Err(trouble.clone());
+        }
+        let over = match self.changes_links() && !self.accept_session_loss {
+            true => Some((answers.get::<SessionEnds>("")?.clone(), answers.get::<LinkList>("")?.clone())),
+            false => None,
+        };
+        Ok(Reading::State(State { found, cards, over }))
+    }
+
+    fn diff(&self, now: &State) -> Vec<Change> {
+        self.folded(now, &self.judge(now))
+    }
+
+    fn apply(&self, now: &State) -> Vec<Step> {
+        let judged = self.judge(now);
+        let mut cards: BTreeMap<String, cards::Setting> = BTreeMap::new();
+        for item in &judged.items {
+            let noted = now.found.marks(item.card).iter().any(|m| m.parameter == item.name);
+            let (set, note, forget) = match item.is {
+                Is::Set => (true, !item.current_fits(), item.current_fits() && noted),
+                Is::Waits { noted, .. } => (false, !noted, false),
+                // Of what has come to pass the note is left for the next change: forgetting it alone is none.
+                Is::Fits | Is::NotApplied(_) | Is::Hidden => (false, false, false),
+            };
+            if !set && !note {
+                continue;
+            }
+            let card = cards.entry(item.card.to_owned()).or_default();
+            card.assignments.extend(set.then(|| format!("{}={}", item.name, item.wanted.plain())));
+            card.notes.extend(note.then(|| item.note()));
+            card.dropped.extend(forget.then(|| item.name.clone()));
+        }
+        if cards.is_empty() { Vec::new() } else { vec![cards::step(&cards)] }
+    }
+
+    fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        let judged = self.judge(now);
+        let stops = !judged.stops.is_empty();
+        let troubles = if stops { judged.stops } else { judged.silent };
+        let (messages, hints): (Vec<String>, Vec<_>) = troubles.into_iter().map(|t| (t.message, t.hint)).unzip();
+        let mut hints: Vec<String> = hints.into_iter().flatten().collect();
+        hints.dedup();
+        if messages.is_empty() {
+            return None;
+        }
+        let trouble = Trouble { message: messages.join("; "), hint: (!hints.is_empty()).then(|| hints.join("; ")) };
+        Some(if stops { Obstacle::stops(trouble) } else { Obstacle::lasts(trouble) })
+    }
+
+    fn warnings(&self, now: &State) -> Vec<String> {
+        self.judge(now).warnings
+    }
+
+    fn live_only(&self) -> Option<&'static str> {
+        Some("its parameters are in the card, and an image has none")
+    }
+
+    fn seconds(&self) -> Option<u32> {
+        // A set may take 100 s, and which reset loads it is asked after it.
+        Some(150)
+    }
+}
+
+impl Item<'_> {
+    /// The line of its note.
+    fn note(&self) -> String {
+        new_line(&self.name, &self.wanted.plain(), self.current.as_ref().map(value::Value::plain).as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Values as firmware tools write them: `ETH(2)`, `16`, `per_mkey(0)`, `0x1f`.
+
+/// A value: its text, and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) text: String,
+    /// The word of an enumeration.
+    name: Option<String>,
+    number: Option<u128>,
+}
+
+impl Value {
+    /// Reads a value: any text is one.
+    pub(super) fn of(text: &str) -> Value {
+        let (name, number) = match text.strip_suffix(')').and_then(|rest| rest.rsplit_once('(')) {
+            Some((name, digits)) if !name.is_empty() && number(digits).is_some() => (Some(name), number(digits)),
+            _ if number(text).is_some() => (None, number(text)),
+            _ => (Some(text), None),
+        };
+        Value { text: text.to_owned(), name: name.map(str::to_owned), number }
+    }
+
+    /// Whether the tool doesn't know it: `N/A`, or an array as a whole.
+    pub(super) fn unknown(&self) -> bool {
+        self.text == "N/A" || self.text.starts_with("Array[")
+    }
+
+    /// Whether it only says that it is the default.
+    fn device_default(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("DEVICE_DEFAULT"))
+    }
+
+    /// What it stands for, given the default: `DEVICE_DEFAULT` is that.
+    pub(super) fn or_default<'a>(&'a self, default: Option<&'a Value>) -> &'a Value {
+        default.filter(|d| self.device_default() && !d.unknown()).unwrap_or(self)
+    }
+
+    /// Whether two are the same: by their numbers, or else by their names in any case. Nothing if it can't be told, as one
+    /// has but a name and the other a number.
+    pub(super) fn same(&self, other: &Value) -> Option<bool> {
+        if let (Some(a), Some(b)) = (self.number, other.number) {
+            return Some(a == b);
+        }
+        if let (Some(a), Some(b)) = (&self.name, &other.name) {
+            return Some(a.eq_ignore_ascii_case(b));
+        }
+        None
+    }
+
+    /// What is written into a command or a note: the number where it is known.
+    pub(super) fn plain(&self) -> String {
+        self.number.map_or_else(|| self.text.clone(), |n| n.to_string())
+    }
+
+    /// Becomes what the card calls it, if this is the same; a name of which the number isn't known is at least written in
+    /// the letters that its other names have, since the tools want it in the right case.
+    pub(super) fn learn(&mut self, other: &Value) {
+        if (self.number.is_none() || self.name.is_none()) && self.same(other) == Some(true) {
+            other.clone_into(self);
+        } else if let (None, Some(name)) = (self.number, &other.name) {
+            if name.to_ascii_uppercase() == *name {
+                *self = Value::of(&self.text.to_ascii_uppercase());
+            } else if name.to_ascii_lowercase() == *name {
+                *self = Value::of(&self.text.to_ascii_lowercase());
+            }
+        }
+    }
+
+    /// A number as one, all else as text.
+    pub(super) fn json(&self) -> serde_json::Value {
+        match self.text.parse::<u64>() {
+            Ok(number) => number.into(),
+            Err(_) => self.text.as_str().into(),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<u128> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u128::from_str_radix(hex, 16).ok(),
+        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(a: &str, b: &str) -> Option<bool> {
+        Value::of(a).same(&Value::of(b))
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        for (a, b) in
+            [("ETH", "ETH(2)"), ("eth", "ETH(2)"), ("2", "ETH(2)"), ("ETH(2)", "2"), ("0x1f", "31"), ("_256KB(1)", "1")]
+        {
+            assert_eq!(same(a, b), Some(true), "{a} {b}");
+        }
+        for (a, b) in [("IB", "ETH(2)"), ("1", "ETH(2)"), ("ETH(1)", "ETH(2)"), ("0", "10"), ("N/A", "ETH(2)")] {
+            assert_eq!(same(a, b), Some(false), "{a} {b}");
+        }
+        assert_eq!(same("ETH", "2"), None);
+        assert_eq!(same("0", "N/A"), None);
+        assert!(Value::of("Array[0..7]").unknown() && Value::of("N/A").unknown() && !Value::of("0").unknown());
+    }
+
+    #[test]
+    fn a_device_default_is_the_default() {
+        let (current, default) = (Value::of("DEVICE_DEFAULT(0)"), Value::of("ROCE_ENABLE(2)"));
+        assert_eq!(current.or_default(Some(&default)), &default);
+        assert_eq!(current.or_default(None), &current);
+        assert_eq!(Value::of("NONE(0)").or_default(Some(&default)), &Value::of("NONE(0)"));
+    }
+
+    #[test]
+    fn a_name_takes_the_number_that_the_card_gives_it() {
+        let mut wanted = Value::of("eth");
+        wanted.learn(&Value::of("IB(1)"));
+        assert_eq!(wanted.plain(), "ETH");
+        wanted.learn(&Value::of("ETH(2)"));
+        assert_eq!((wanted.plain().as_str(), wanted.text.as_str()), ("2", "ETH(2)"));
+    }
+}
