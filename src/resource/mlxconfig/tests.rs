@@ -93,3 +93,38 @@ fn what_a_refusal_means() {
     assert!(of("0000:03:00.0", 3, "-E- the flash semaphore is locked").contains("another tool holds its lock"));
     assert!(of("0000:03:00.0", 5, "").contains("mstconfig ended with 5: it said nothing"));
 }
+
+/// What loads a setting: the tool's line behind a set, or the levels of reset that the device supports.
+#[test]
+fn a_set_notes_what_loads_it() {
+    let levels = include_str!("samples/mstfwreset_query.txt");
+    let warm = "4: Warm Reboot                                                   -Supported";
+    assert!(levels.contains(warm));
+    let cold = levels.replace(warm, "4: Warm Reboot                                                   -Not Supported");
+    let lines: Vec<&str> = include_str!("samples/set_results.txt").lines().filter(|l| l.starts_with("-I-")).collect();
+    let (reboot, cycle) = (lines[0], *lines.iter().find(|l| l.contains("power cycle")).unwrap());
+    let card = cards::Setting {
+        assignments: vec!["NUM_OF_VFS=16".to_owned()],
+        notes: vec![new_line("NUM_OF_VFS", "16", Some("0"))],
+        dropped: vec!["SRIOV_EN".to_owned()],
+    };
+    let Step::Share(share) = cards::step(&[("0000:86:00.0".to_owned(), card)].into()) else { panic!("no share") };
+    let script = share.of.script(&[&share.part], 60);
+    for shell in Shell::ALL {
+        for (said, levels, loads) in
+            [(reboot, levels, "reboot"), (reboot, cold.as_str(), "power_cycle"), (cycle, levels, "power_cycle")]
+        {
+            let setup = format!(
+                "for d in /var/lib /usr/local/bin; do mount -t tmpfs x $d; done; cd /usr/local/bin\n\
+                 cat >said <<'END'\n\nApplying... Done!\n{said}\nEND\ncat >levels <<'END'\n{levels}END\n\
+                 for t in mstconfig:said mstfwreset:levels; do\n\
+                 printf '#!/bin/sh\\ncat /usr/local/bin/%s\\n' ${{t#*:}} >${{t%:*}}; chmod 755 ${{t%:*}}\ndone\n\
+                 mkdir -p {FOLDER}; printf '%s\\n' 'SRIOV_EN 1 0 b reboot' 'CNP_DSCP_P1 26 48 b reboot' >{FOLDER}/0000:86:00.0"
+            );
+            let output = shell.run_in_net(&setup, &format!("( {} )\ncat {FOLDER}/0000:86:00.0", script.as_str()));
+            let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+            let noted = format!("CNP_DSCP_P1 26 48 b reboot\nNUM_OF_VFS 16 0 {} {loads}\n", boot.trim());
+            assert_eq!(output.text(), format!("== parts\n== 1 0\n{noted}"), "{shell:?} {said}: {}", output.complaint());
+        }
+    }
+}
