@@ -21,6 +21,7 @@ pub mod copy;
 pub mod file;
 pub mod firewall_rule;
 pub mod ifcfg;
+pub mod irq_affinity;
 pub mod joint;
 pub mod kernel_module;
 pub mod keyfile;
@@ -522,6 +523,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<file::File>(PhantomData),
     &Of::<firewall_rule::FirewallRule>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
+    &Of::<irq_affinity::IrqAffinity>(PhantomData),
     &Of::<kernel_module::KernelModule>(PhantomData),
     &Of::<mlxconfig::Mlxconfig>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),

@@ -239,17 +239,17 @@ impl Kept {
         ]
     }
 
-    /// Its own file, for `--diff`.
+    /// Its own file, for `--diff`, where there is another one or it goes. A new one is netplay's own text, the same for
+    /// each interface but for some words, and would bury what else is shown.
     pub fn files(&self) -> Vec<FileDiff> {
-        let before = match &self.file.kind {
-            Kind::File(_, Content::Bytes(bytes)) => Some(bytes.clone()),
-            Kind::Absent | Kind::NoParent => None,
-            _ => return Vec::new(),
-        };
-        if self.right() || self.same() {
-            return Vec::new();
+        match &self.file.kind {
+            Kind::File(_, Content::Bytes(bytes)) if !self.right() && !self.same() => vec![FileDiff {
+                path: self.wanted.path(),
+                before: Some(bytes.clone()),
+                after: self.wanted.body.clone().map(String::into_bytes),
+            }],
+            _ => Vec::new(),
         }
-        vec![FileDiff { path: self.wanted.path(), before, after: self.wanted.body.clone().map(String::into_bytes) }]
     }
 
     /// Why it can't last on this host.

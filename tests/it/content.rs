@@ -47,7 +47,8 @@ fn node() -> Value {
         "rdma": [{"name": "mlx5_0"}],
         "interfaces": [
             {"name": "lo", "kind": "loopback"}, {"name": "eno1", "kind": "ethernet"},
-            {"name": "ens1f0np0", "kind": "ethernet"}, {"name": "ibp1s0", "kind": "infiniband"},
+            {"name": "ens1f0np0", "kind": "ethernet", "pci": "0000:86:00.0"},
+            {"name": "ibp1s0", "kind": "infiniband", "pci": "0000:87:00.0"},
         ],
     })
 }
@@ -80,7 +81,7 @@ fn the_guide_needs_no_cluster_to_be_looked_at() {
     let play = render("playbooks/site.yaml", &example, "localhost", &[], Some(bare));
     assert_eq!(addresses(&play), tcp);
     assert!(!play.wants_facts);
-    assert_eq!(play.skipped.len(), 2);
+    assert_eq!(play.skipped.len(), 3);
 }
 
 #[test]
@@ -102,13 +103,23 @@ fn a_node_of_a_cluster_gets_all_of_the_guide() {
             "sysctl:net.ipv4.tcp_congestion_control",
             "mtu:ens1f0np0",
             "template:/etc/security/limits.d/90-rdma.conf",
+            "irq_affinity:ens1f0np0",
             "service:irqbalance",
         ]
     );
+    assert_eq!(play.resources[5].title.as_deref(), Some("no irqbalance"));
     assert!(play.resources.iter().all(|r| r.become_.enabled && r.title.is_some()));
     assert_eq!(play.resources[2].title.as_deref(), Some("jumbo frames on ens1f0np0"));
 
     // InfiniBand's MTU isn't the host's to set.
     let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_interfaces: [ibp1s0]}"], Some(node()));
     assert!(!addresses(&play).iter().any(|a| a.starts_with("mtu:")));
+
+    // Interrupts are left to irqbalance where that is to run, or where the ports aren't hardware.
+    for extra in ["{irqbalance: true}", "{fabric_interfaces: [eno1]}"] {
+        let play = render("playbooks/site.yaml", &cluster, "gpu007", &[extra], Some(node()));
+        assert!(!addresses(&play).iter().any(|a| a.starts_with("irq_affinity:")));
+        let service = play.resources.iter().find(|r| &*r.address == "service:irqbalance").unwrap();
+        assert_eq!(service.title.as_deref(), Some("interrupts spread over the cores"));
+    }
 }

@@ -14,6 +14,7 @@ mod engine;
 mod firewall;
 mod harness;
 mod ifcfg;
+mod irq_affinity;
 mod itself;
 mod kernel_module;
 mod logs;
