@@ -28,6 +28,7 @@ pub mod keyfile;
 pub mod managed;
 pub mod mlxconfig;
 pub mod mtu;
+pub mod nic;
 pub mod owner;
 pub mod package;
 pub mod probes;
@@ -527,6 +528,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<kernel_module::KernelModule>(PhantomData),
     &Of::<mlxconfig::Mlxconfig>(PhantomData),
     &Of::<mtu::Mtu>(PhantomData),
+    &Of::<nic::Nic>(PhantomData),
     &Of::<package::Package>(PhantomData),
     &Of::<service::Service>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),

@@ -115,6 +115,9 @@ fn a_node_of_a_cluster_gets_all_of_the_guide() {
     let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_interfaces: [ibp1s0]}"], Some(node()));
     assert!(!addresses(&play).iter().any(|a| a.starts_with("mtu:")));
 
+    let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_ring_size: 8192}"], Some(node()));
+    assert!(addresses(&play).contains(&"nic:ens1f0np0"));
+
     // Interrupts are left to irqbalance where that is to run, or where the ports aren't hardware.
     for extra in ["{irqbalance: true}", "{fabric_interfaces: [eno1]}"] {
         let play = render("playbooks/site.yaml", &cluster, "gpu007", &[extra], Some(node()));

@@ -148,3 +148,36 @@ fn they_are_set_again_after_a_boot_whatever_their_numbers_are() {
     assert_eq!(host.sh("find /etc -name '*netplay-*'; ls -d /etc/netplay 2>/dev/null || :"), "");
     assert_eq!(host.sh("systemctl show -P LoadState netplay-reapply"), "not-found\n");
 }
+
+/// Simulates a driver that sets its channels up anew for another MTU, as mlx5 does: the card's interrupts get other numbers.
+const ANEW: &str = r#"#!/bin/sh
+/bin/ip "$@" || exit
+case " $* " in *' mtu '*) ;; *) exit 0 ;; esac
+cd /run/card
+for n in 0 1 2 3; do
+  mv eth1/device/msi_irqs/6$n eth1/device/msi_irqs/9$n; mv kernel/6$n kernel/9$n; mv irq/6$n irq/9$n
+  echo 0-3 >irq/9$n/smp_affinity_list
+done
+"#;
+
+#[test]
+fn a_change_of_the_mtu_in_the_same_run_makes_other_interrupts() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    install(host, 60);
+    let affinity = "    - irq_affinity: {interface: eth1, persist: false}\n";
+    Told::by(&apply(&hosts, &play(affinity), &[]), 0);
+    assert_eq!(affinities(host), "60 2, 61 3, 62 2, 63 3");
+    host.sh(&format!(
+        "rm /usr/sbin/ip; printf '%s' '{}' >/usr/sbin/ip; chmod +x /usr/sbin/ip",
+        ANEW.replace('\'', "'\\''")
+    ));
+    // What was right before the MTU was changed is looked at again after it.
+    let both = format!("{affinity}    - mtu: {{interface: eth1, mtu: 9000, persist: false}}\n");
+    let netplay = apply(&hosts, &play(&both), &[]);
+    let told = Told::by(&netplay, 0);
+    assert_eq!(affinities(host), "90 2, 91 3, 92 2, 93 3");
+    assert_eq!((told.count("changed"), told.executions(host.0)), (2, 3), "{}", told.run.stdout);
+    let again = Told::by(&netplay, 0);
+    assert_eq!((again.count("ok"), again.executions(host.0)), (2, 1), "{}", again.run.stdout);
+}

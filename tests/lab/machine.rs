@@ -227,3 +227,111 @@ fn it_is_a_host_like_the_others() {
     let ours = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_ne!(said.lines().nth(1), Some(ours.trim()));
 }
+
+/// Where the interrupts of an interface's queues are handled, in the order of their numbers.
+fn affinities(host: Host<'_>, interface: &str) -> String {
+    host.sh(&format!(
+        "for f in /sys/class/net/{interface}/device/../msi_irqs/*; do q=${{f##*/}}
+           case $(cat /sys/kernel/irq/$q/actions) in *put.*) cat /proc/irq/$q/smp_affinity_list ;; esac; done | xargs"
+    ))
+    .trim()
+    .to_owned()
+}
+
+/// Real interrupts, of virtio cards with two queues, and a driver that really lets a card go and takes it again.
+#[test]
+fn interrupts_stay_where_they_were_put_when_the_driver_is_loaded_anew() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    let resources = "    - service: {name: irqbalance, state: stopped, enabled: false}
+    - irq_affinity: {interface: eth1}
+    - irq_affinity: {interface: eth2, cpus: 1}\n";
+    let netplay = apply(&hosts, &play(resources), &[]);
+    let changed = Told::by(&netplay, 0);
+    assert_eq!((changed.count("failed"), changed.executions(host.0)), (0, 2), "{}", changed.run.stdout);
+    assert_eq!((affinities(host, "eth1").as_str(), affinities(host, "eth2").as_str()), ("0 0 1 1", "1 1 1 1"));
+    let again = Told::by(&netplay, 0);
+    assert_eq!((again.count("ok"), again.executions(host.0)), (3, 1), "{}", again.run.stdout);
+
+    // The driver puts the interrupts of each queue on a CPU of its own as it takes the card.
+    host.sh("d=$(basename $(readlink -f /sys/class/net/eth2/device)); cd /sys/bus/virtio/drivers/virtio_net
+         echo $d >unbind; [ ! -e /sys/class/net/eth2 ]; echo $d >bind");
+    let start = Instant::now();
+    while affinities(host, "eth2") != "1 1 1 1" {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", host.sh("journalctl -b -u netplay-reapply -o cat"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    host.sh("until [ $(systemctl is-active netplay-reapply) = inactive ]; do sleep 0.5; done");
+    assert!(host.sh("journalctl -b -u netplay-reapply -o cat").contains("eth2: 4 interrupts of queues, "));
+
+    // An interrupt that the kernel manages (of a disk) stands in for one of the card's: it refuses another CPU.
+    let disk = host.sh("grep -l 'virtio[0-9]*-req.1' /sys/kernel/irq/*/actions | head -n 1 | cut -d/ -f5");
+    let disk = disk.trim();
+    let was = host.sh(&format!("cat /proc/irq/{disk}/smp_affinity_list"));
+    host.sh(&format!(
+        "d=$(readlink -f /sys/class/net/eth2/device/..)/msi_irqs; mkdir /run/msi; cp -r $d/. /run/msi; echo >/run/msi/{disk}
+         mount --bind /run/msi $d"
+    ));
+    let managed = play("    - irq_affinity: {interface: eth2, cpus: 0}\n");
+    let managed = apply(&hosts, &managed, &[]);
+    for (status, executions) in [("changed", 2), ("ok", 1)] {
+        let told = Told::by(&managed, 0);
+        assert_eq!(
+            (told.status("irq_affinity:eth2"), told.executions(host.0)),
+            (status, executions),
+            "{}",
+            told.run.stdout
+        );
+        assert!(told.warnings().contains("1 of 5 interrupts of eth2 are managed by the kernel"), "{}", told.warnings());
+    }
+    assert_eq!(host.sh(&format!("cat /proc/irq/{disk}/smp_affinity_list")), was);
+    assert_eq!(affinities(host, "eth2"), "0 0 0 0");
+
+    host.sh("umount $(readlink -f /sys/class/net/eth2/device/..)/msi_irqs; rm -r /run/msi /run/netplay/managed-irqs");
+    let gone = play(
+        "    - irq_affinity: {interface: eth1, policy: all, persist: false}
+    - irq_affinity: {interface: eth2, policy: all, persist: false}\n",
+    );
+    Told::by(&apply(&hosts, &gone, &[]), 0);
+    assert_eq!(host.sh("find /etc -name '*netplay-reapply*'"), "");
+    host.sh("systemctl enable --now irqbalance 2>&1; networkctl reconfigure eth2");
+    leave(host, &before);
+}
+
+/// Rings and channels of real virtio cards. A driver with other channels puts their interrupts elsewhere.
+#[test]
+fn rings_and_channels_are_set_and_the_interrupts_after_them() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    let show = "ethtool -g eth1 | grep -E '^[RT]X:' | tail -n 2; ethtool -l eth1 | grep Combined | tail -n 1";
+    let initial = host.sh(show);
+    let stop = "    - service: {name: irqbalance, state: stopped, enabled: false}\n";
+    let affinity = "    - irq_affinity: {interface: eth1, cpus: 1, persist: false}\n";
+    Told::by(&apply(&hosts, &play(&format!("{stop}{affinity}")), &[]), 0);
+    assert_eq!(affinities(host, "eth1"), "1 1 1 1");
+
+    let nic = "    - nic: {interface: eth1, rings: {rx: 128, tx: 64}, channels: {combined: 1}, persist: false}\n";
+    let netplay = apply(&hosts, &play(&format!("{affinity}{nic}")), &[]);
+    let told = Told::by(&netplay, 0);
+    assert_eq!(told.status("nic:eth1"), "changed", "{}", told.run.stdout);
+    let words: Vec<String> = host.sh(show).split_whitespace().map(str::to_owned).collect();
+    assert_eq!(words, ["RX:", "128", "TX:", "64", "Combined:", "1"]);
+    assert_eq!(affinities(host, "eth1"), "1 1 1 1", "{}", told.run.stdout);
+    let again = Told::by(&netplay, 0);
+    assert_eq!((again.count("ok"), again.executions(host.0)), (2, 1), "{}", again.run.stdout);
+
+    let refused = "    - nic: {interface: eth1, rings: {rx: 8192}, channels: {combined: 64}, max_read_request: 512, persist: false}\n";
+    let said = Told::by(&apply(&hosts, &play(refused), &[]), 2).error("nic:eth1");
+    for why in
+        ["rings.rx of eth1 can't be 8192: the most that the device has is 256", "channels.combined of eth1 can't be 64"]
+    {
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(said.contains("eth1 has no max_read_request to set: setpci says `setpci: "), "no PCI Express: {said}");
+
+    host.sh("ethtool -G eth1 rx 256 tx 256; ethtool -L eth1 combined 2; systemctl enable --now irqbalance 2>&1");
+    assert_eq!(host.sh(show), initial);
+    leave(host, &before);
+}

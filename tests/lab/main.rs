@@ -22,6 +22,7 @@ mod logs;
 mod machine;
 mod mlxconfig;
 mod mtu;
+mod nic;
 mod openssh;
 mod outcome;
 mod output;

@@ -1,0 +1,348 @@
+//! `nic`: what `ethtool` sets of a network card, and its largest PCI Express read, now and after a boot.
+
+mod settings;
+
+use self::settings::{Answer, Kind, Settings, Shown, feature};
+use super::package;
+use super::probes::links::{LinkList, interface};
+use super::probes::session::SessionEnds;
+use super::reapply::{Kept, Reapply};
+use super::spec::{Key, Spec, int, text, truth};
+use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Step, Trouble};
+use crate::error::{Error, nearest, suggest};
+use crate::shell::Script;
+use crate::yaml::Node;
+use serde_json::Value as Json;
+
+/// Settings of a network card.
+#[derive(Debug)]
+pub struct Nic {
+    interface: String,
+    /// In the order in which they are made, names and values as the tool takes them.
+    wanted: Vec<(Kind, Vec<(String, String)>)>,
+    kept: Reapply,
+    image: bool,
+}
+
+/// What a probe found.
+#[derive(Debug)]
+pub struct State {
+    /// As [`Nic::wanted`]; empty in an image.
+    live: Vec<(Kind, Answer)>,
+    risk: Risk,
+    boot: Kept,
+}
+
+/// Where files of this type stand among those that are run at boot: first, as they make queues and interrupts anew.
+const ORDER: u8 = 20;
+const READS: [i64; 6] = [128, 256, 512, 1024, 2048, 4096];
+
+impl Nic {
+    /// The values of a kind that differ, with what they are.
+    fn differing<'a>(
+        wanted: &'a [(String, String)],
+        shown: &'a Shown,
+    ) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+        wanted.iter().filter_map(|(name, value)| {
+            let now = shown.now.get(name)?;
+            (now != value).then_some((name.as_str(), now.as_str(), value.as_str()))
+        })
+    }
+
+    /// The kinds of which something differs.
+    fn changes<'a>(&'a self, now: &'a State) -> impl Iterator<Item = (Kind, &'a [(String, String)], &'a Shown)> {
+        self.wanted.iter().zip(&now.live).filter_map(|((kind, wanted), (_, answer))| match answer {
+            Answer::Shown(shown) if Nic::differing(wanted, shown).next().is_some() => {
+                Some((*kind, wanted.as_slice(), shown))
+            }
+            _ => None,
+        })
+    }
+
+    /// The script that sets these kinds.
+    fn script<'a>(interface: &str, kinds: impl IntoIterator<Item = (Kind, &'a [(String, String)])>) -> Script {
+        let mut script = Script::new().line(include_str!("set.sh"));
+        for (kind, values) in kinds {
+            let pairs = values.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+            script = match kind.option() {
+                Some(option) => script.command(["change", option, interface].into_iter().chain(pairs)),
+                None => script.command(["max_read_request", interface, &bits(&values[0].1)]),
+            };
+        }
+        script.line("[ -z \"$bad\" ]")
+    }
+
+    /// What can't be on this device.
+    fn impossible(&self, now: &State) -> Vec<String> {
+        let (device, mut found) = (&self.interface, Vec::new());
+        for ((kind, wanted), (_, answer)) in self.wanted.iter().zip(&now.live) {
+            let (key, by) = (kind.key(), kind.shown_by());
+            let shown = match answer {
+                Answer::Shown(shown) => shown,
+                Answer::Refused(why) => {
+                    found.push(format!("{device} has no {key} to set: {by} says `{why}`"));
+                    continue;
+                }
+                Answer::NoTool => continue,
+            };
+            for (name, value) in wanted {
+                let Some(now) = shown.now.get(name) else {
+                    let names = shown.now.keys().map(String::as_str);
+                    let more = match (nearest(name, names.clone()), names.collect::<Vec<_>>().join(", ")) {
+                        (Some(near), _) => format!("; is it {near}?"),
+                        (None, all) if kind.option().is_some() && !all.is_empty() => format!("; it has {all}"),
+                        _ => String::new(),
+                    };
+                    found.push(format!("{device} has no {key}.{name}{more}"));
+                    continue;
+                };
+                let number = |text: &str| text.parse::<u64>().ok();
+                if let Some(most) = shown.most.get(name).filter(|most| number(most) < number(value)) {
+                    found.push(format!(
+                        "{key}.{name} of {device} can't be {value}: the most that the device has is {most}"
+                    ));
+                }
+                if now != value && shown.fixed.contains(name) {
+                    found.push(format!("{key}.{name} of {device} can't be {value}: its driver has it fixed at {now}"));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The bits of Device Control that mean these bytes, in hex.
+fn bits(bytes: &str) -> String {
+    let nth = READS.iter().position(|read| read.to_string() == *bytes).unwrap_or_default();
+    format!("{nth}000")
+}
+
+/// A value as JSON.
+fn json(value: &str) -> Json {
+    match value {
+        "on" => true.into(),
+        "off" => false.into(),
+        value => value.parse::<u64>().map_or_else(|_| value.into(), Json::from),
+    }
+}
+
+impl Resource for Nic {
+    type State = State;
+    const TYPE: &'static str = "nic";
+    const SUMMARY: &'static str =
+        "Settings of a network card: rings, channels, coalescing, offloads, now and after a boot";
+    const TOUCHES: &'static str = "\
+        The card, by `ethtool` and `setpci`, only what differs, and, to set it again after a boot or the reload of a driver, \
+        a file in `/etc/netplay/reapply.d`, which `netplay-reapply.service` runs. A change of rings, channels, features, \
+        pause or private flags may take the link down for a moment.";
+    const KEYS: &'static [Key] = &[
+        Key::required("interface", "string", "The interface of a network card: ens1f0np0."),
+        Key::optional("rings", "mapping", "Descriptors that its queues hold: `rx`, `tx` (`ethtool -g`)."),
+        Key::optional("channels", "mapping", "How many queues it has: `combined`, or `rx` and `tx` (`ethtool -l`)."),
+        Key::optional(
+            "coalesce",
+            "mapping",
+            "When it interrupts, by the names of `ethtool -c`: `adaptive-rx: true`, `rx-usecs: 8` (microseconds), \
+             `rx-frames: 128`. `_` is taken for `-`.",
+        ),
+        Key::optional(
+            "features",
+            "mapping",
+            "What it does in the place of the kernel, by the names of `ethtool -k` or the short ones of `ethtool -K`: \
+             `large-receive-offload: false`, `gro: true`.",
+        ),
+        Key::optional(
+            "pause",
+            "mapping",
+            "Global pause frames: `rx`, `tx` (`ethtool -a`). Where RoCE has priority flow control they have to be off.",
+        ),
+        Key::optional(
+            "private_flags",
+            "mapping",
+            "Flags of its driver, by the names of `ethtool --show-priv-flags`: `rx_striding_rq: true`.",
+        ),
+        Key::optional(
+            "max_read_request",
+            "128 | 256 | 512 | 1024 | 2048 | 4096",
+            "The most bytes that it reads from memory at once, by `setpci`.",
+        ),
+        Key::default(
+            "persist",
+            "boolean",
+            "true",
+            "Whether it is set again after a boot and when the driver is loaded anew. `false` takes the file away that \
+             does so.",
+        ),
+        Key::refused("mtu", "that is a type of its own: `mtu: {interface: …, mtu: 9000}`"),
+    ];
+    const EXAMPLE: &'static str = "\
+- name: large rings and a queue a core on the fabric's card
+  nic:
+    interface: ens1f0np0
+    rings: {rx: 8192, tx: 8192}
+    channels: {combined: 32}
+    coalesce: {adaptive-rx: true}
+    features: {lro: false}
+    pause: {rx: false, tx: false}
+    max_read_request: 4096
+";
+
+    fn parse(spec: &Spec<'_>) -> Result<Nic, Error> {
+        let interface = interface(spec, "interface")?;
+        let mut wanted = Vec::new();
+        for kind in Kind::ALL {
+            let values = match kind {
+                Kind::ReadRequest => spec.get(kind.key()).map(read_request).transpose()?.into_iter().collect(),
+                _ => values(spec, kind)?,
+            };
+            if !values.is_empty() {
+                wanted.push((kind, values));
+            }
+        }
+        if wanted.is_empty() {
+            let keys = Kind::ALL.map(Kind::key).join(", ");
+            return Err(Error::playbook(&spec.node.span, "`nic` sets nothing").hint(format!("give one of {keys}")));
+        }
+        let script = Nic::script(&interface, wanted.iter().map(|(kind, values)| (*kind, values.as_slice())));
+        let persist = spec.bool("persist")?.unwrap_or(true);
+        let kept = Reapply::new(ORDER, Self::TYPE, &interface, persist.then_some(&script), spec.image);
+        Ok(Nic { interface, wanted, kept, image: spec.image })
+    }
+
+    fn identity(&self) -> String {
+        self.interface.clone()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new("nic", &self.interface), self.kept.claim()]
+    }
+
+    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        ["ethtool", "pciutils"].into_iter().flat_map(package::of_name).collect()
+    }
+
+    fn probe(&self) -> Vec<Question> {
+        let mut questions = self.kept.questions();
+        if !self.image {
+            questions.extend([LinkList::ask(), SessionEnds::ask()]);
+            let of = |(kind, _): &(Kind, _)| Question::of::<Settings>(format!("{} {}", kind.key(), self.interface));
+            questions.extend(self.wanted.iter().map(of));
+        }
+        questions
+    }
+
+    fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
+        let boot = self.kept.read(answers)?;
+        if self.image {
+            return Ok(Reading::State(State { live: Vec::new(), risk: Risk::None, boot }));
+        }
+        let links = answers.get::<LinkList>("")?;
+        let Some(link) = links.get(&self.interface) else {
+            return Ok(Reading::NotYet(links.missing(&self.interface)));
+        };
+        let mut live = Vec::new();
+        for (kind, _) in &self.wanted {
+            let answer = answers.get::<Settings>(&format!("{} {}", kind.key(), self.interface))?.clone();
+            if answer == Answer::NoTool {
+                let (tool, package) =
+                    if kind.option().is_some() { ("ethtool", "ethtool") } else { ("setpci", "pciutils") };
+                let trouble = Trouble::new(format!("{tool} isn't on this host"));
+                return Ok(Reading::NotYet(trouble.hint(format!("install it before: `package: {{name: {package}}}`"))));
+            }
+            live.push((*kind, answer));
+        }
+        let risk = answers.get::<SessionEnds>("")?.risk(links, link);
+        Ok(Reading::State(State { live, risk, boot }))
+    }
+
+    fn diff(&self, now: &State) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (kind, wanted, shown) in self.changes(now) {
+            for (name, from, to) in Nic::differing(wanted, shown) {
+                let field = if kind.option().is_some() { format!("{}.{name}", kind.key()) } else { name.to_owned() };
+                changes.push(Change::now(field, json(from), json(to)));
+            }
+        }
+        changes.extend(now.boot.change());
+        changes
+    }
+
+    fn apply(&self, now: &State) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.changes(now).next().is_some() {
+            let kinds = self.changes(now).map(|(kind, wanted, _)| (kind, wanted));
+            steps.push(Step::Run(Nic::script(&self.interface, kinds)));
+        }
+        steps.extend(now.boot.steps());
+        steps
+    }
+
+    fn files(&self, now: &State) -> Vec<FileDiff> {
+        now.boot.files()
+    }
+
+    fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        let found = self.impossible(now);
+        if found.is_empty() { now.boot.obstacle() } else { Some(Obstacle::stops(Trouble::new(found.join("; ")))) }
+    }
+
+    fn warnings(&self, now: &State) -> Vec<String> {
+        now.boot.warnings()
+    }
+
+    fn risk(&self, now: &State) -> Risk {
+        if self.changes(now).any(|(kind, ..)| kind.touches_link()) { now.risk.clone() } else { Risk::None }
+    }
+}
+
+fn read_request(node: &Node) -> Result<(String, String), Error> {
+    let key = Kind::ReadRequest.key();
+    let bytes = int(key, node, 128..=4096)?;
+    if READS.contains(&bytes) {
+        return Ok((key.to_owned(), bytes.to_string()));
+    }
+    Err(Error::playbook(&node.span, format!("`{key}` can't be {bytes}")).hint("it is a power of two from 128 to 4096"))
+}
+
+/// The names and values of a kind, as ethtool takes them.
+fn values(spec: &Spec<'_>, kind: Kind) -> Result<Vec<(String, String)>, Error> {
+    let mut values: Vec<(String, String)> = Vec::new();
+    for (key, value) in spec.entries(kind.key())?.unwrap_or_default() {
+        let written = text(kind.key(), key)?;
+        let name = match kind {
+            Kind::Coalesce => written.replace('_', "-"),
+            Kind::Features => feature(&written).to_owned(),
+            _ => written,
+        };
+        let known: &[&str] = match kind {
+            Kind::Rings | Kind::Pause => &["rx", "tx"],
+            Kind::Channels => &["combined", "rx", "tx"],
+            _ => &[],
+        };
+        let error = |message: String| Error::playbook(&key.span, message);
+        if kind == Kind::Pause && name == "autoneg" {
+            return Err(error("`pause` has no `autoneg`".to_owned())
+                .hint("many drivers can't change it (mlx5); `rx` and `tx` say what is to be"));
+        }
+        if !known.is_empty() && !known.contains(&name.as_str()) {
+            return Err(error(format!("unknown name `{name}` in `{}`", kind.key())).hint(suggest(&name, known)));
+        }
+        if name.is_empty() || name.starts_with('-') || name.contains(char::is_control) {
+            return Err(error(format!("`{name}` can't be a name in `{}`", kind.key())));
+        }
+        if values.iter().any(|(other, _)| *other == name) {
+            return Err(error(format!("`{name}` is named twice in `{}`", kind.key())));
+        }
+        let switch = match kind {
+            Kind::Coalesce => name.starts_with("adaptive-") || name.starts_with("cqe-mode-"),
+            kind => matches!(kind, Kind::Features | Kind::Pause | Kind::PrivateFlags),
+        };
+        let value = if switch {
+            (if truth(&name, value)? { "on" } else { "off" }).to_owned()
+        } else {
+            int(&name, value, 0..=i64::from(u32::MAX))?.to_string()
+        };
+        values.push((name, value));
+    }
+    Ok(values)
+}
