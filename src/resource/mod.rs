@@ -34,6 +34,7 @@ pub mod package;
 pub mod probes;
 pub mod question;
 pub mod reapply;
+pub mod roce_qos;
 pub mod service;
 pub mod spec;
 pub mod sysctl;
@@ -530,6 +531,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<mtu::Mtu>(PhantomData),
     &Of::<nic::Nic>(PhantomData),
     &Of::<package::Package>(PhantomData),
+    &Of::<roce_qos::RoceQos>(PhantomData),
     &Of::<service::Service>(PhantomData),
     &Of::<sysctl::Sysctl>(PhantomData),
     &Of::<template::Template>(PhantomData),

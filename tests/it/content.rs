@@ -46,9 +46,9 @@ fn node() -> Value {
         "service_manager": "systemd",
         "rdma": [{"name": "mlx5_0"}],
         "interfaces": [
-            {"name": "lo", "kind": "loopback"}, {"name": "eno1", "kind": "ethernet"},
-            {"name": "ens1f0np0", "kind": "ethernet", "pci": "0000:86:00.0"},
-            {"name": "ibp1s0", "kind": "infiniband", "pci": "0000:87:00.0"},
+            {"name": "lo", "kind": "loopback", "rdma": null}, {"name": "eno1", "kind": "ethernet", "rdma": null},
+            {"name": "ens1f0np0", "kind": "ethernet", "pci": "0000:86:00.0", "rdma": "mlx5_0"},
+            {"name": "ibp1s0", "kind": "infiniband", "pci": "0000:87:00.0", "rdma": "mlx5_1"},
         ],
     })
 }
@@ -76,7 +76,9 @@ fn the_guide_needs_no_cluster_to_be_looked_at() {
     // A container: no interface of the fabric, no RDMA, no systemd.
     let bare = json!({
         "host": {"virtual": "docker"}, "cpus": {"count": 2}, "service_manager": null, "rdma": [],
-        "interfaces": [{"name": "lo", "kind": "loopback"}, {"name": "eth0", "kind": "ethernet"}],
+        "interfaces": [
+            {"name": "lo", "kind": "loopback", "rdma": null}, {"name": "eth0", "kind": "ethernet", "rdma": null},
+        ],
     });
     let play = render("playbooks/site.yaml", &example, "localhost", &[], Some(bare));
     assert_eq!(addresses(&play), tcp);
@@ -103,17 +105,18 @@ fn a_node_of_a_cluster_gets_all_of_the_guide() {
             "sysctl:net.ipv4.tcp_congestion_control",
             "mtu:ens1f0np0",
             "template:/etc/security/limits.d/90-rdma.conf",
+            "roce_qos:ens1f0np0",
             "irq_affinity:ens1f0np0",
             "service:irqbalance",
         ]
     );
-    assert_eq!(play.resources[5].title.as_deref(), Some("no irqbalance"));
+    assert_eq!(play.resources[6].title.as_deref(), Some("no irqbalance"));
     assert!(play.resources.iter().all(|r| r.become_.enabled && r.title.is_some()));
     assert_eq!(play.resources[2].title.as_deref(), Some("jumbo frames on ens1f0np0"));
 
     // InfiniBand's MTU isn't the host's to set.
     let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_interfaces: [ibp1s0]}"], Some(node()));
-    assert!(!addresses(&play).iter().any(|a| a.starts_with("mtu:")));
+    assert!(!addresses(&play).iter().any(|a| a.starts_with("mtu:") || a.starts_with("roce_qos:")));
 
     let play = render("playbooks/site.yaml", &cluster, "gpu007", &["{fabric_ring_size: 8192}"], Some(node()));
     assert!(addresses(&play).contains(&"nic:ens1f0np0"));

@@ -15,6 +15,7 @@ Under the name of a tool (mlxconfig, mstconfig, mlxfwreset, mstfwreset, mstflint
 import fcntl, glob, json, os, shutil, subprocess, sys, time
 
 CARDS, TOOLS = "/var/lib/simulated-cards", "/usr/local/bin"
+QOS = "/usr/local/sbin/simulated-qos"
 UNIT = "/etc/systemd/system/simulated-cards.service"
 BOOL = {0: "False", 1: "True"}
 ENUMS = {
@@ -31,7 +32,7 @@ READ_ONLY, HIDDEN, GATE = {"CARD_REVISION"}, {"MAX_ACC_OUT_READ", "PCI_WR_ORDERI
 WIDTHS = {"4.25": 16, "4.30": 20, "4.36": 33}
 NEW = {"ports": 1, "interfaces": [], "rdma": [], "type": "ConnectX7", "name": "MCX75310AAS-NEA_Ax", "psid": "MT_0000000838",
        "running": "28.39.1002", "image": "28.39.1002", "tools": "mst", "version": "4.30", "seconds": 0.1, "vpi": True,
-       "current": True, "faults": []}
+       "current": True, "qos": "none", "faults": []}
 
 
 def boot_id():
@@ -87,6 +88,7 @@ def add(address, settings):
     os.makedirs(CARDS, exist_ok=True)
     old = os.path.exists(path(address))
     card = load(address) if old else dict(NEW, address=address, boot=boot_id(), values={})
+    tools = card.get("qos", "none")
     for key, _, value in (setting.partition("=") for setting in settings):
         if key not in NEW:
             sys.exit(f"card: no key {key}; there are {', '.join(NEW)}")
@@ -105,6 +107,8 @@ def add(address, settings):
             os.unlink(name)
         if there:
             os.symlink(os.path.realpath(__file__), name)
+    if card["qos"] != tools:
+        subprocess.run([QOS, "tools", card["qos"]], check=True)
     if os.path.isdir("/run/systemd/system") and not os.path.exists(UNIT):
         put(UNIT, f"[Unit]\nDescription=Simulated cards\nDefaultDependencies=no\nBefore=network-pre.target sysinit.target\n"
             f"[Service]\nType=oneshot\nExecStart={os.path.realpath(__file__)} boot\n[Install]\nWantedBy=sysinit.target\n")
@@ -167,6 +171,9 @@ def show_card(card):
             os.symlink(folder, f"{CLASS}/net/{interface}")
         if number < len(card["rdma"]):
             show_rdma(card, card["rdma"][number], top, interface, link_type)
+        if card["qos"] != "none" and interface:
+            rdma = f"{top}/infiniband/{card['rdma'][number]}" if number < len(card["rdma"]) else ""
+            subprocess.run([QOS, "show", f"{top}/net/{interface}", rdma], check=True)
 
 
 def show_rdma(card, name, top, interface, link_type):

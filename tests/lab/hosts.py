@@ -44,6 +44,8 @@ NOISE = "echo 'Welcome to the lab.'\necho 'Maintenance on Sunday!' >&2\n"
 
 # The program that puts simulated network cards on a host.
 CARD = "/usr/local/sbin/simulated-card"
+# The tools of their quality of service.
+QOS = "/usr/local/sbin/simulated-qos"
 
 KINDS = ("fleet", "hidden", "sysd", "vm")
 BRIDGES = ["mgmt", "hidden", "rail1", "rail2"]
@@ -165,7 +167,8 @@ def layer():
         put(f"{LAYER}/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
     put(f"{LAYER}/etc/sudoers.d/lab", sudoers, 0o440)
     put(f"{LAYER}/usr/local/bin/forced", FORCED, 0o755)
-    put(f"{LAYER}{CARD}", read(f"{os.path.dirname(os.path.realpath(__file__))}/card.py"), 0o755)
+    for program, file in ((CARD, "card.py"), (QOS, "qos.py")):
+        put(f"{LAYER}{program}", read(f"{os.path.dirname(os.path.realpath(__file__))}/{file}"), 0o755)
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
     put(f"{LAYER}/etc/default/ssh", "SSHD_OPTS='-E /var/log/sshd.log'\n")
     os.makedirs(f"{LAYER}/etc/sysconfig/network-scripts")

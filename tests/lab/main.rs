@@ -29,6 +29,7 @@ mod output;
 mod owners;
 mod package;
 mod provisioning;
+mod roce_qos;
 mod service;
 mod sessions;
 mod state;

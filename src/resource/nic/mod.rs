@@ -214,7 +214,9 @@ impl Resource for Nic {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        vec![Claim::new("nic", &self.interface), self.kept.claim()]
+        let pause = self.wanted.iter().any(|(kind, _)| *kind == Kind::Pause);
+        let pause = pause.then(|| Claim::new("pause frames of", &self.interface));
+        [Claim::new("nic", &self.interface), self.kept.claim()].into_iter().chain(pause).collect()
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {

@@ -1,0 +1,312 @@
+//! What a host says of an interface's quality of service.
+//!
+//! Sources: `mlnx_qos` and `cma_roce_*` of mlnx-tools 24.10 (its Python prints with these formats), dcb-pfc(8), dcb-app(8)
+//! and dcb-buffer(8) of iproute2 6.1, ethtool(8); sysfs of NVIDIA's driver: `ecn/roce_{np,rp}/enable/PRIORITY`,
+//! `ecn/roce_np/cnp_dscp`, `infiniband/DEVICE/tc/1/traffic_class`, which reads `Global tclass=106` and is written `106`.
+
+use crate::resource::{Fragment, Group, Output, Trouble};
+use crate::shell::Script;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// The group. An argument is an interface, a blank, and the parts that are asked for.
+#[derive(Debug)]
+pub(super) struct Qos;
+
+/// What was found of an interface; nothing where there is no such interface.
+pub(super) type Found = Option<Seen>;
+
+/// What there is of an interface.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Seen {
+    /// The RDMA device that belongs to it.
+    pub(super) rdma: Option<String>,
+    /// Its traffic class for verbs, if the driver has such a file; null if it isn't set.
+    pub(super) traffic_class: Option<Json>,
+    /// By `np` (the side that is notified of congestion) and `rp` (the side that reacts) and by priority.
+    pub(super) ecn: BTreeMap<(String, u8), bool>,
+    /// The DSCP of notifications of congestion.
+    pub(super) cnp_dscp: Option<u32>,
+    /// What the tool for priorities says; nothing where there is none.
+    pub(super) port: Option<Result<Port, Trouble>>,
+    /// What `ethtool -a` says: receiving, sending.
+    pub(super) pause: Option<Result<(bool, bool), String>>,
+    /// The type of service of RDMA connections.
+    pub(super) tos: Option<Result<u32, String>>,
+    /// Their RoCE version.
+    pub(super) mode: Option<Result<u32, String>>,
+}
+
+/// What `mlnx_qos` or `dcb` says of a port.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Port {
+    /// Whether the firmware controls DCBX, so that a switch may have its way; not known by `dcb`.
+    pub(super) by_firmware: bool,
+    /// `dscp` or `pcp`.
+    pub(super) trust: Option<String>,
+    /// The priorities with flow control.
+    pub(super) pfc: Option<Vec<u8>>,
+    /// Metres.
+    pub(super) cable: Option<u32>,
+    /// Bytes of each receive buffer.
+    pub(super) buffers: Option<Vec<u64>>,
+    /// Whether the tool warns of lldpad.
+    pub(super) lldpad: bool,
+}
+
+impl Group for Qos {
+    type Answer = Found;
+    const NAME: &'static str = "roce qos";
+
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        let fragment = |arg: &&str| {
+            let (interface, parts) = arg.split_once(' ').unwrap_or((arg, ""));
+            Script::new().set("i", interface).set("parts", parts).line(include_str!("probe.sh")).into()
+        };
+        args.iter().map(fragment).collect()
+    }
+
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
+        let one = |at: usize| match outputs.get(at) {
+            Some(output) if output.code == 0 => Ok(read(&output.text())),
+            Some(output) => Err(Trouble::new(format!("the host didn't say what its QoS is: {}", output.complaint()))),
+            None => Err(Trouble::new("no answer")),
+        };
+        (0..args.len()).map(one).collect()
+    }
+}
+
+fn read(text: &str) -> Found {
+    let mut seen = Seen::default();
+    let mut parts: BTreeMap<&str, (i32, Vec<&str>)> = BTreeMap::new();
+    let mut part: Option<&str> = None;
+    for line in text.lines() {
+        if line == "absent" && part.is_none() {
+            return None;
+        }
+        if let Some((name, code)) = line.strip_prefix("== ").and_then(|l| l.split_once(' ')) {
+            parts.insert(name, (code.parse().unwrap_or(255), Vec::new()));
+            part = Some(name);
+        } else if let Some((_, lines)) = part.and_then(|name| parts.get_mut(name)) {
+            lines.push(line);
+        } else if let Some(name) = line.strip_prefix("rdma ") {
+            seen.rdma = Some(name.to_owned());
+        } else if line == "tc" {
+            seen.traffic_class = Some(Json::Null);
+        }
+    }
+    let said = |name: &str| parts.get(name).map(|(code, lines)| (*code, lines.as_slice()));
+    for (path, value) in said("files").unwrap_or_default().1.iter().filter_map(|line| line.rsplit_once(':')) {
+        file(&mut seen, path, value.trim());
+    }
+    seen.port = said("mlnx_qos").map(|(code, lines)| mlnx_qos(code, lines));
+    if let Some((code, lines)) = said("pfc").or(said("buffer")) {
+        seen.port = Some(match code {
+            0 => Ok(dcb(said("pfc"), said("app"), said("buffer"))),
+            _ => Err(Trouble::new(format!("`dcb` says: {}", last(lines)))),
+        });
+    }
+    seen.pause = said("pause").map(|(code, lines)| pause(code, lines));
+    seen.tos = said("tos").map(|(code, lines)| number(code, lines, |word| word.parse().ok()));
+    seen.mode = said("mode").map(|(code, lines)| {
+        number(code, lines, |word| match word {
+            "RoCE v2" => Some(2),
+            "IB/RoCE v1" => Some(1),
+            _ => None,
+        })
+    });
+    Some(seen)
+}
+
+/// A file of sysfs.
+fn file(seen: &mut Seen, path: &str, value: &str) {
+    let mut words = path.rsplit('/');
+    match (words.next(), words.next(), words.next()) {
+        (Some("cnp_dscp"), ..) => seen.cnp_dscp = value.parse().ok(),
+        (Some(priority), Some("enable"), Some(side)) => {
+            if let (Ok(priority), Some(side)) = (priority.parse(), side.strip_prefix("roce_")) {
+                seen.ecn.insert((side.to_owned(), priority), value == "1");
+            }
+        }
+        // Further lines are rules for some connections only.
+        (Some("traffic_class"), ..) => {
+            if let Some(class) = value.strip_prefix("Global tclass=").and_then(|n| n.parse::<u32>().ok()) {
+                seen.traffic_class = Some(class.into());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The last line that says something.
+fn last(lines: &[&str]) -> String {
+    let line = lines.iter().rev().map(|l| l.trim()).find(|l| !l.is_empty());
+    line.unwrap_or("nothing").to_owned()
+}
+
+/// What a tool prints that prints one value.
+fn number(code: i32, lines: &[&str], read: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
+    let line = last(lines);
+    read(&line).filter(|_| code == 0).ok_or(line)
+}
+
+/// `mlnx_qos -i X`. Warnings and what isn't supported come first, and any of the lines may be missing.
+fn mlnx_qos(code: i32, lines: &[&str]) -> Result<Port, Trouble> {
+    let lldpad = lines.iter().any(|line| line.contains("WARNING: lldpad"));
+    if code != 0 {
+        return Err(Trouble::new(format!("`mlnx_qos` says: {}", last(lines))));
+    }
+    let mut port = Port { lldpad, ..Port::default() };
+    for line in lines.iter().map(|line| line.trim()) {
+        if let Some((key, value)) = line.split_once(": ") {
+            match key {
+                "DCBX mode" => port.by_firmware = value.starts_with("Firmware"),
+                "Priority trust state" => port.trust = Some(value.to_owned()).filter(|v| v == "dscp" || v == "pcp"),
+                "Receive buffer size (bytes)" => {
+                    let sizes: Vec<u64> = value.split(',').map_while(|n| n.trim().parse().ok()).collect();
+                    port.buffers = Some(sizes).filter(|s| s.len() == 8);
+                }
+                "Cable len" => port.cable = value.trim().parse().ok(),
+                _ => {}
+            }
+        } else if let Some(row) = line.strip_prefix("enabled ") {
+            let cells: Vec<&str> = row.split_whitespace().collect();
+            port.pfc = (cells.len() == 8).then(|| priorities(cells.iter().map(|cell| *cell == "1")));
+        }
+    }
+    Ok(port)
+}
+
+fn priorities(on: impl Iterator<Item = bool>) -> Vec<u8> {
+    (0u8..8).zip(on).filter(|(_, on)| *on).map(|(priority, _)| priority).collect()
+}
+
+/// What the commands of `dcb -j` print; one that fails leaves its part unknown.
+fn dcb(pfc: Option<(i32, &[&str])>, app: Option<(i32, &[&str])>, buffer: Option<(i32, &[&str])>) -> Port {
+    let json = |said: Option<(i32, &[&str])>| -> Json {
+        let (_, lines) = said.filter(|(code, _)| *code == 0).unwrap_or_default();
+        serde_json::from_str(&lines.join("\n")).unwrap_or_default()
+    };
+    let (pfc, buffer) = (json(pfc), json(buffer));
+    // Without an entry there is no output at all in some versions.
+    let trust = app.filter(|(code, _)| *code == 0).map(|said| match json(Some(said))["dscp_prio"].as_array() {
+        Some(entries) if !entries.is_empty() => "dscp",
+        _ => "pcp",
+    });
+    let list = |node: &Json| node.as_array().filter(|a| a.len() == 8).cloned();
+    Port {
+        trust: trust.map(str::to_owned),
+        pfc: list(&pfc["prio_pfc"]).map(|all| priorities(all.iter().map(|on| on == &Json::Bool(true)))),
+        cable: pfc["delay"].as_u64().and_then(|n| u32::try_from(n).ok()),
+        buffers: list(&buffer["buffer_size"]).and_then(|all| all.iter().map(Json::as_u64).collect()),
+        ..Port::default()
+    }
+}
+
+/// `ethtool -a`. Whether it is negotiated doesn't matter: the driver of ConnectX can't change that.
+fn pause(code: i32, lines: &[&str]) -> Result<(bool, bool), String> {
+    let of = |name: &str| {
+        let value = lines.iter().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+        value.filter(|_| code == 0).map(|value| value == "on")
+    };
+    match (of("RX:"), of("TX:")) {
+        (Some(rx), Some(tx)) => Ok((rx, tx)),
+        _ => Err(last(lines)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("samples/mlnx_qos.txt");
+
+    fn port(code: i32, text: &str) -> Result<Port, Trouble> {
+        mlnx_qos(code, &text.lines().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_mlnx_qos_prints() {
+        let whole = Port {
+            by_firmware: false,
+            trust: Some("dscp".to_owned()),
+            pfc: Some(vec![3]),
+            cable: Some(10),
+            buffers: Some(vec![130_944, 130_944, 0, 0, 0, 0, 0, 0]),
+            lldpad: false,
+        };
+        assert_eq!(port(0, SAMPLE).unwrap(), whole);
+        let newer =
+            SAMPLE.replace(",max_buffer_size=", ",total_size=").replace("dscp2prio", "default priority:\ndscp2prio");
+        assert_eq!(port(0, &newer).unwrap(), whole);
+        let warned = format!(
+            "****** WARNING: lldpad service is running and may overwrite your settings ******\n\n{}",
+            SAMPLE.replace("OS controlled", "Firmware controlled")
+        );
+        assert_eq!(port(0, &warned).unwrap(), Port { by_firmware: true, lldpad: true, ..whole.clone() });
+        let less: String = SAMPLE
+            .lines()
+            .filter(|l| !l.starts_with("Receive") && !l.contains("buffer") && !l.starts_with("DCBX"))
+            .map(|l| {
+                if l.starts_with("Priority trust") {
+                    "Priority trust state: none\n".to_owned()
+                } else {
+                    format!("{l}\n")
+                }
+            })
+            .collect();
+        let less = format!(
+            "Priority trust state is not supported on your system\nBuffers commands are not supported on your system\n{less}"
+        );
+        assert_eq!(port(0, &less).unwrap(), Port { trust: None, buffers: None, ..whole });
+        let told =
+            port(1, "****** WARNING: lldpad service is running\n\nETS features are not supported on your system\n");
+        assert_eq!(told.unwrap_err().message, "`mlnx_qos` says: ETS features are not supported on your system");
+    }
+
+    #[test]
+    fn what_dcb_prints() {
+        let pfc = include_str!("samples/dcb_pfc.json");
+        let of = |app: (i32, &str)| {
+            dcb(
+                Some((0, &[pfc.trim()])),
+                Some((app.0, &[app.1])),
+                Some((1, &["Attribute read: Operation not supported"])),
+            )
+        };
+        let wanted = |trust: Option<&str>| Port {
+            trust: trust.map(str::to_owned),
+            pfc: Some(vec![3]),
+            cable: Some(4096),
+            ..Port::default()
+        };
+        assert_eq!(of((0, "{\"dscp_prio\":[[26,3],[48,6]]}")), wanted(Some("dscp")));
+        assert_eq!(of((0, "{}")), wanted(Some("pcp")));
+        assert_eq!(of((0, "")), wanted(Some("pcp")));
+        assert_eq!(of((1, "Attribute read: Operation not supported")), wanted(None));
+        let buffer =
+            ["{\"total_size\":262016,\"prio_buffer\":[0,0,0,1,0,0,0,0],\"buffer_size\":[130944,130944,0,0,0,0,0,0]}"];
+        assert_eq!(dcb(None, None, Some((0, &buffer))).buffers.unwrap()[..3], [130_944, 130_944, 0]);
+    }
+
+    #[test]
+    fn a_traffic_class_reads_otherwise_than_it_is_written() {
+        let of = |lines: &str| read(&format!("rdma mlx5_0\n{lines}")).unwrap().traffic_class;
+        let path = "/sys/class/infiniband/mlx5_0/tc/1/traffic_class";
+        assert_eq!(
+            of(&format!("tc\n== files 0\n{path}:Global tclass=106\n{path}:tclass=96 src_ip=10.0.0.1\n")),
+            Some(106.into())
+        );
+        assert_eq!(of("tc\n"), Some(Json::Null));
+        assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn pause_frames() {
+        let lines =
+            ["Pause parameters for eth1:", "Autonegotiate:\toff", "RX:\t\ton", "TX:\t\toff", "RX negotiated: off"];
+        assert_eq!(pause(0, &lines), Ok((true, false)));
+        let told = ["netlink error: Operation not supported"];
+        assert_eq!(pause(1, &told), Err("netlink error: Operation not supported".to_owned()));
+    }
+}

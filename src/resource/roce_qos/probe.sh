@@ -1,0 +1,36 @@
+# What there is of $i, a network interface, as far as $parts asks: `qos buffer pause cm`. What tools
+# said, and at last files, each part behind a line `== PART EXIT-CODE`.
+n=/sys/class/net/$i
+[ -e "$n" ] || { echo absent; exit 0; }
+said() {
+  k=$1; shift
+  o=$(lim 20 "$@" 2>&1); echo "== $k $?"
+  [ -z "$o" ] || printf '%s\n' "$o"
+}
+d=
+for p in "$n"/device/infiniband/*; do [ ! -e "$p" ] || { d=${p##*/}; break; }; done
+[ -z "$d" ] || echo "rdma $d"
+t=/sys/class/infiniband/$d/tc/1/traffic_class
+[ -z "$d" ] || [ ! -e "$t" ] || echo "tc"
+case " $parts " in *' qos '*|*' buffer '*)
+  if command -v mlnx_qos >/dev/null; then said mlnx_qos mlnx_qos -i "$i"
+  elif command -v dcb >/dev/null; then
+    case " $parts " in *' qos '*) said pfc dcb -j pfc show dev "$i"; said app dcb -j app show dev "$i" dscp-prio ;; esac
+    case " $parts " in *' buffer '*) said buffer dcb -j buffer show dev "$i" ;; esac
+  fi ;;
+esac
+case " $parts " in *' pause '*) ! command -v ethtool >/dev/null || said pause ethtool -a "$i" ;; esac
+case " $parts " in *' cm '*)
+  c=/sys/kernel/config/rdma_cm/$d/ports/1
+  if [ -z "$d" ]; then :
+  elif command -v cma_roce_tos >/dev/null; then
+    said tos cma_roce_tos -d "$d"
+    said mode cma_roce_mode -d "$d" -p 1
+  elif [ -d "$c" ]; then
+    said tos cat "$c/default_roce_tos"
+    said mode cat "$c/default_roce_mode"
+  fi ;;
+esac
+echo "== files 0"
+grep -asH '' "$n"/ecn/roce_np/enable/[0-7] "$n"/ecn/roce_rp/enable/[0-7] "$n/ecn/roce_np/cnp_dscp" "$t"
+exit 0
