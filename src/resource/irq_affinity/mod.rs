@@ -14,7 +14,7 @@ use super::probes::links::interface;
 use super::reapply::{Kept, Reapply};
 use super::spec::{Key, Spec, text};
 use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Stale, Step, Trouble};
-use crate::error::Error;
+use crate::error::{Error, nearest};
 use crate::shell::Script;
 
 /// Where the interrupts of an interface are handled.
@@ -187,8 +187,13 @@ impl Resource for IrqAffinity {
 
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
         let live = if self.image { None } else { Some(answers.get::<Interrupts>(&self.interface)?.clone()) };
-        if live == Some(Of::Gone) {
-            return Ok(Reading::NotYet(Trouble::new(format!("this host has no interface {}", self.interface))));
+        if let Some(Of::Gone(there)) = &live {
+            let (name, all) = (&self.interface, there.join(", "));
+            let trouble = Trouble::new(format!("this host has no interface {name}; it has {all}"));
+            let near = nearest(name, there.iter().map(String::as_str));
+            return Ok(Reading::NotYet(
+                near.map(|near| format!("is it {near}?")).into_iter().fold(trouble, Trouble::hint),
+            ));
         }
         Ok(Reading::State(State { live, boot: self.kept.read(answers)? }))
     }

@@ -39,8 +39,8 @@ pub(super) struct Found {
 /// The answer to one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Of {
-    /// There is no such interface.
-    Gone,
+    /// There is no such interface; those that there are.
+    Gone(Vec<String>),
     /// It has no interrupts of its own.
     Nothing,
     These(Found),
@@ -135,7 +135,7 @@ impl<'a> All<'a> {
         let get = |word| self.of.get(&(n, word)).copied();
         let Some(numbers) = get("irqs") else {
             return match (get("gone"), get("none")) {
-                (Some(_), _) => Ok(Of::Gone),
+                (Some(there), _) => Ok(Of::Gone(there.split_whitespace().map(str::to_owned).collect())),
                 (_, Some(_)) => Ok(Of::Nothing),
                 _ => Err(Trouble::new("the host didn't tell of its interrupts")),
             };

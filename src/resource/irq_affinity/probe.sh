@@ -4,7 +4,7 @@ n=0 all=
 for i; do
   shift
   n=$((n + 1)) d=/sys/class/net/$i/device
-  if [ ! -e "/sys/class/net/$i" ]; then echo "gone $n"; continue; fi
+  if [ ! -e "/sys/class/net/$i" ]; then echo "gone $n" $(ls /sys/class/net); continue; fi
   [ -d "$d/msi_irqs" ] || d=$d/.. # a virtio device is below its PCI device
   [ -d "$d/msi_irqs" ] || { echo "none $n"; continue; }
   m=; for f in "$d"/msi_irqs/*; do m="$m ${f##*/}"; done
