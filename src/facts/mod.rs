@@ -6,6 +6,7 @@
 mod host;
 mod network;
 mod rdma;
+mod roce;
 
 use crate::resource::owner::OwnerList;
 use crate::resource::probes::links::{LinkList, Links};

@@ -1,7 +1,9 @@
 //! RDMA devices and their ports: sysfs in one process; `rdma link` for the interface of each port, where it is there;
-//! `ibv_devinfo` for the MTU of InfiniBand ports alone, which nothing else tells.
+//! `ibv_devinfo` for the MTU of InfiniBand ports alone, which nothing else tells; and of NVIDIA's cards without RoCE what that
+//! hangs on, which takes a slow tool and is asked of no others.
 
 use super::network::Device;
+use super::roce::{Lacks, Why};
 use crate::resource::probes::links::{Link, Links};
 use crate::resource::{Fragment, Group, Output, Trouble};
 use crate::shell::Script;
@@ -21,6 +23,8 @@ pub(super) struct Found {
     netdevs: HashMap<String, String>,
     /// Bytes, by `DEVICE/PORT`, as `ibv_devinfo` tells it.
     mtus: HashMap<String, u32>,
+    /// Of devices without RoCE, what is known about why.
+    why: HashMap<String, Why>,
 }
 
 /// One port of an RDMA device.
@@ -38,12 +42,16 @@ pub(super) struct Port {
     active_mtu: Option<u32>,
     board_id: Option<String>,
     gid_rocev2: Option<u32>,
+    /// What it lacks for RoCE, of a port that could have it.
+    roce: Option<Result<(), Lacks>>,
+    /// The LID of the subnet manager that the port knows, on InfiniBand.
+    sm_lid: Option<u32>,
 }
 
 // Unset GIDs give an error when their type is read, and are zero; those sought for RoCE v2 stand for an IPv4 address.
 const ASK: &str = r#"cd /sys/class/infiniband 2>/dev/null || exit 0
 set -- *; [ -e "$1" ] || exit 0
-grep -asH '' -- */fw_ver */board_id */node_type */ports/*/state */ports/*/phys_state */ports/*/link_layer */ports/*/rate */ports/*/gid_attrs/ndevs/0
+grep -asH '' -- */fw_ver */board_id */node_type */ports/*/state */ports/*/phys_state */ports/*/link_layer */ports/*/rate */ports/*/sm_lid */ports/*/gid_attrs/ndevs/0
 grep -asH 'v2' -- */ports/*/gid_attrs/types/*
 grep -asHi '^0000:0000:0000:0000:0000:ffff:' -- */ports/*/gids/*
 echo '== rdma'
@@ -51,6 +59,22 @@ echo '== rdma'
 echo
 echo '== ibv_devinfo'
 ! grep -qs InfiniBand -- */ports/*/link_layer || ! command -v ibv_devinfo >/dev/null || lim 10 ibv_devinfo 2>/dev/null
+echo '== off'
+off=
+for d do
+  if grep -qs Ethernet "$d"/ports/*/link_layer && grep -qs '^0x15b3' "$d/device/vendor" && [ ! -e "$d/device/physfn" ]; then
+    grep -qs v2 "$d"/ports/*/gid_attrs/types/* || off="$off $d"
+  fi
+done
+[ -n "$off" ] || exit 0
+! command -v devlink >/dev/null || lim 10 devlink -j dev param show 2>/dev/null
+echo
+t=; for i in mlxconfig mstconfig; do command -v "$i" >/dev/null && t=$i && break; done
+for d in $off; do
+  a=$(readlink -f "$d/device")
+  echo "== firmware $d ${a##*/}"
+  [ -z "$t" ] || lim 20 "$t" -d "${a##*/}" -e q ROCE_CONTROL 2>/dev/null </dev/null || [ $? != 124 ] || t=
+done
 exit 0"#;
 
 impl Group for Rdma {
@@ -73,7 +97,9 @@ impl Group for Rdma {
 fn read(text: &str) -> Found {
     let mut found = Found::default();
     let (files, rest) = text.split_once("== rdma\n").unwrap_or((text, ""));
-    let (links, devices) = rest.split_once("== ibv_devinfo\n").unwrap_or((rest, ""));
+    let (links, rest) = rest.split_once("== ibv_devinfo\n").unwrap_or((rest, ""));
+    let (devices, off) = rest.split_once("== off\n").unwrap_or((rest, ""));
+    found.why = Why::read(off);
     found.files = files.lines().filter_map(|l| l.split_once(':')).map(|(p, v)| (p.into(), v.trim().into())).collect();
     // A version without `-j` prints something else; then sysfs has to do.
     for link in serde_json::from_str::<Vec<Value>>(links).unwrap_or_default() {
@@ -122,10 +148,19 @@ impl Found {
         let ethernet = link_layer.as_deref() == Some("Ethernet");
         let netdev = self.netdevs.get(&key).cloned().or_else(|| of_port("gid_attrs/ndevs/0").filter(|_| ethernet));
         // `4: RNIC` is iWARP, which has no MTU of its own.
-        let roce = ethernet && !below("node_type").is_some_and(|t| t.ends_with("RNIC"));
+        let iwarp = below("node_type").is_some_and(|t| t.ends_with("RNIC"));
+        let roce = ethernet && !iwarp;
         let of_netdev = || links?.get(netdev.as_deref()?).and_then(|l| roce_mtu(l.mtu)).filter(|_| roce);
         let after_colon = |text: String| text.split_once(": ").map(|(_, name)| name.to_owned());
         let types = format!("{name}/ports/{port}/gid_attrs/types/");
+        let has_v2 = self.files.keys().any(|path| path.starts_with(&types));
+        let roce_is = match link_layer.as_deref() {
+            Some("Ethernet") if has_v2 => Some(Ok(())),
+            Some("Ethernet") if !iwarp => Some(Err(self.why.get(name).map_or(Lacks::Gid, Why::lacks))),
+            Some("InfiniBand") => Some(Err(Lacks::LinkType)),
+            _ => None,
+        };
+        let hex = |text: String| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok();
         let gids = self.files.keys().filter_map(|path| path.strip_prefix(&types)?.parse::<u32>().ok());
         Port {
             firmware: below("fw_ver"),
@@ -134,6 +169,8 @@ impl Found {
             phys_state: of_port("phys_state").and_then(after_colon).map(|s| upper_snake(&s)),
             rate_gbps: of_port("rate").and_then(|r| r.split_whitespace().next()?.parse().ok()),
             active_mtu: self.mtus.get(&key).copied().or_else(of_netdev),
+            roce: roce_is,
+            sm_lid: of_port("sm_lid").and_then(hex).filter(|lid| *lid != 0 && !ethernet),
             gid_rocev2: gids.filter(|index| of_port(&format!("gids/{index}")).is_some()).min(),
             name: name.to_owned(),
             port,
@@ -158,6 +195,8 @@ impl Port {
             "firmware": self.firmware,
             "board_id": self.board_id,
             "gid_rocev2": self.gid_rocev2,
+            "roce": self.roce.map(|is| json!({ "on": is.is_ok(), "lacks": is.err().map(Lacks::name) })),
+            "sm_lid": self.sm_lid,
         })
     }
 }
@@ -197,4 +236,79 @@ fn upper_snake(text: &str) -> String {
 fn natural(name: &str) -> (&str, u32) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (stem, name[stem.len()..].parse().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ibstat tells of a port, as sysfs has it.
+    fn sysfs(ibstat: &str) -> String {
+        let (mut name, mut out) = ("mlx5_9", String::new());
+        for (key, value) in ibstat.lines().filter_map(|l| l.trim().split_once(':').or_else(|| l.trim().split_once(' ')))
+        {
+            let value = value.trim();
+            let line = match key {
+                "CA" => {
+                    name = value.trim_matches('\'');
+                    continue;
+                }
+                "Firmware version" => format!("fw_ver:{value}"),
+                "State" => {
+                    let states = [("Active", "4: ACTIVE"), ("Initializing", "2: INIT"), ("Down", "1: DOWN")];
+                    format!("ports/1/state:{}", states.iter().find(|(s, _)| *s == value).unwrap().1)
+                }
+                "Physical state" => format!("ports/1/phys_state:{}: {value}", if value == "LinkUp" { 5 } else { 2 }),
+                "Rate" => format!("ports/1/rate:{value} Gb/sec (4X)"),
+                "SM lid" => format!("ports/1/sm_lid:{:#x}", value.parse::<u32>().unwrap()),
+                "Link layer" => format!("ports/1/link_layer:{value}"),
+                _ => continue,
+            };
+            out += &format!("{name}/{line}\n");
+        }
+        out
+    }
+
+    #[test]
+    fn ports_in_all_states() {
+        let text = include_str!("samples/ibstat.txt");
+        let blocks: Vec<&str> = text.split("# ").filter(|block| block.contains("Link layer")).collect();
+        let told = |block: &&str| {
+            let found = read(&sysfs(block));
+            let port = found.ports(None).remove(0).value();
+            let [name, state, firmware, rate, roce, sm] =
+                ["name", "state", "firmware", "rate_gbps", "roce", "sm_lid"].map(|key| port[key].clone());
+            json!([name, state, firmware, rate, roce["lacks"], sm])
+        };
+        assert_eq!(
+            blocks.iter().map(told).collect::<Vec<_>>(),
+            [
+                json!(["mlx5_0", "ACTIVE", "28.40.1000", 200.0, "link_type", 48]),
+                json!(["rdma0", "ACTIVE", "16.35.3006", 100.0, "gid", null]),
+                // No subnet manager: the link is up, and nobody has given it an address.
+                json!(["mlx5_0", "INIT", "12.20.1010", 100.0, "link_type", null]),
+                json!(["rxe0", "ACTIVE", null, 2.5, "gid", null]),
+            ]
+        );
+        let unplugged = text.split("# ").find(|block| block.contains("Polling")).unwrap();
+        let found = read(&(sysfs(unplugged) + "mlx5_9/ports/1/link_layer:InfiniBand\n"));
+        let port = found.ports(None).remove(0).value();
+        assert_eq!([&port["state"], &port["phys_state"]], ["DOWN", "POLLING"]);
+    }
+
+    #[test]
+    fn what_ibv_devinfo_and_rdma_print() {
+        let text = include_str!("samples/ibv_devinfo_v.txt");
+        let (port, head) = text.split_once("# head of").unwrap();
+        let found = read(&format!("== rdma\n\n== ibv_devinfo\n{head}{port}"));
+        assert_eq!(found.mtus, HashMap::from([("mlx5_0/1".to_owned(), 4096)]));
+        let text = include_str!("samples/rdma_link.txt");
+        let json = text.lines().find(|l| l.starts_with('[')).unwrap();
+        let found = read(&format!("== rdma\n{json}\n== ibv_devinfo\n"));
+        assert_eq!(found.netdevs, HashMap::from([("mlx5_0/1".to_owned(), "ens6f0np0".to_owned())]));
+        // Versions that know no JSON print lines, from which nothing is taken: sysfs has it too.
+        let lines: Vec<&str> = text.lines().filter(|l| l.contains("/1: ") || l.starts_with("link ")).collect();
+        assert_eq!(lines.len(), 6);
+        assert!(read(&format!("== rdma\n{}\n== ibv_devinfo\n", lines.join("\n"))).netdevs.is_empty());
+    }
 }

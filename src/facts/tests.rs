@@ -55,6 +55,8 @@ mlx5_0/ports/1/phys_state:5: LinkUp
 mlx5_10/ports/1/phys_state:5: LinkUp
 mlx5_0/ports/1/link_layer:Ethernet
 mlx5_10/ports/1/link_layer:InfiniBand
+mlx5_0/ports/1/sm_lid:0x0
+mlx5_10/ports/1/sm_lid:0x30
 mlx5_0/ports/1/rate:400 Gb/sec (4X NDR)
 mlx5_10/ports/1/rate:2.5 Gb/sec (1X SDR)
 mlx5_0/ports/1/gid_attrs/types/1:RoCE v2
@@ -174,11 +176,13 @@ fn a_node_with_every_kind_of_card() {
                     "name": "mlx5_0", "netdev": "ens6f0np0", "port": 1, "state": "ACTIVE", "phys_state": "LINK_UP",
                     "link_layer": "Ethernet", "rate_gbps": 400.0, "active_mtu": 4096, "firmware": "28.39.1002",
                     "board_id": "MT_0000000838", "gid_rocev2": 3,
+                    "roce": {"on": true, "lacks": null}, "sm_lid": null,
                 },
                 {
                     "name": "mlx5_10", "netdev": null, "port": 1, "state": "INIT", "phys_state": "LINK_UP",
                     "link_layer": "InfiniBand", "rate_gbps": 2.5, "active_mtu": 4096, "firmware": "28.40.1000",
                     "board_id": "DEL0000000027", "gid_rocev2": null,
+                    "roce": {"on": false, "lacks": "link_type"}, "sm_lid": 48,
                 },
             ],
             "service_manager": "systemd",

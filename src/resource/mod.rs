@@ -20,6 +20,7 @@ pub mod command;
 pub mod copy;
 pub mod file;
 pub mod firewall_rule;
+pub mod firmware;
 pub mod ifcfg;
 pub mod irq_affinity;
 pub mod joint;
@@ -318,6 +319,15 @@ impl Trouble {
         self.hint = Some(hint.into());
         self
     }
+
+    /// Several as one, hints that are the same once; nothing if there are none.
+    pub fn all(troubles: Vec<Trouble>) -> Option<Trouble> {
+        let (messages, hints): (Vec<String>, Vec<_>) = troubles.into_iter().map(|t| (t.message, t.hint)).unzip();
+        let mut hints: Vec<String> = hints.into_iter().flatten().collect();
+        hints.dedup();
+        let hint = (!hints.is_empty()).then(|| hints.join("; "));
+        (!messages.is_empty()).then(|| Trouble { message: messages.join("; "), hint })
+    }
 }
 
 /// What stands in the way of a resource on this host.
@@ -524,6 +534,7 @@ pub const TYPES: &[&dyn AnyType] = &[
     &Of::<copy::Copy>(PhantomData),
     &Of::<file::File>(PhantomData),
     &Of::<firewall_rule::FirewallRule>(PhantomData),
+    &Of::<firmware::Firmware>(PhantomData),
     &Of::<ifcfg::Ifcfg>(PhantomData),
     &Of::<irq_affinity::IrqAffinity>(PhantomData),
     &Of::<kernel_module::KernelModule>(PhantomData),

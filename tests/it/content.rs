@@ -21,11 +21,23 @@ fn inventory(path: &Path) -> Inventory {
 
 /// The first play of a playbook on a host.
 fn render(playbook: &str, inventory: &Inventory, host: &str, extra: &[&str], facts: Option<Value>) -> HostPlay {
+    render_play(0, playbook, inventory, host, extra, facts)
+}
+
+/// A play of a playbook on a host.
+fn render_play(
+    number: usize,
+    playbook: &str,
+    inventory: &Inventory,
+    host: &str,
+    extra: &[&str],
+    facts: Option<Value>,
+) -> HostPlay {
     let playbook = Playbook::load(&shipped(playbook), &Vault::default()).unwrap_or_else(|e| panic!("{e}"));
     let (inventory, _) = inventory.with_playbook_dir(playbook.dir()).unwrap();
     let context =
         Context::new(inventory, Extra::parse(extra.iter().copied(), &Vault::default()).unwrap(), playbook.dir());
-    let play = &playbook.plays[0];
+    let play = &playbook.plays[number];
     let settings = play.settings(&context).unwrap_or_else(|e| panic!("{e}"));
     let host = context.inventory.host(host).unwrap();
     let selected = context.inventory.select(&settings.hosts, None, None).unwrap();
@@ -83,7 +95,7 @@ fn the_guide_needs_no_cluster_to_be_looked_at() {
     let play = render("playbooks/site.yaml", &example, "localhost", &[], Some(bare));
     assert_eq!(addresses(&play), tcp);
     assert!(!play.wants_facts);
-    assert_eq!(play.skipped.len(), 3);
+    assert_eq!(play.skipped.len(), 9);
 }
 
 #[test]
@@ -128,4 +140,53 @@ fn a_node_of_a_cluster_gets_all_of_the_guide() {
         let service = play.resources.iter().find(|r| &*r.address == "service:irqbalance").unwrap();
         assert_eq!(service.title.as_deref(), Some("interrupts spread over the cores"));
     }
+}
+
+#[test]
+fn cards_are_set_and_asserted_where_there_are_some() {
+    let example = inventory(&shipped("inventory.example.yaml"));
+    let wanted = ["{nic_settings: {ROCE_CONTROL: ROCE_ENABLE}}", "{nic_firmware: {MT_0000000838: '>= 28.39.1002'}}"];
+    let ours = |address: &&str| ["package:", "mlxconfig:", "firmware:"].iter().any(|kind| address.starts_with(kind));
+    let of = |extra: &[&str], driver: &str| {
+        let mut facts = node();
+        facts["interfaces"][2]["driver"] = driver.into();
+        let play = render("playbooks/site.yaml", &example, "localhost", extra, Some(facts));
+        addresses(&play).into_iter().filter(ours).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(of(&[], "mlx5_core").is_empty());
+    assert!(of(&wanted, "bnxt_en").is_empty());
+    assert_eq!(of(&wanted, "mlx5_core"), ["package:mstflint", "mlxconfig:all", "firmware:all"]);
+    assert_eq!(of(&[wanted[0], "nic_tools="], "mlx5_core"), ["mlxconfig:all"]);
+}
+
+#[test]
+fn infiniband_has_a_subnet_manager_on_chosen_hosts_and_one_master() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.yaml");
+    std::fs::write(&path, "subnet_managers: {hosts: {head: }}\nib: {hosts: {head: , n1: }}\n").unwrap();
+    let cluster = inventory(&path);
+    let managers = |host: &str| {
+        let play = render("playbooks/site.yaml", &cluster, host, &[], Some(node()));
+        addresses(&play).iter().filter(|a| a.contains("opensm")).count()
+    };
+    assert_eq!([managers("head"), managers("n1")], [2, 0]);
+    // Whether the assertion holds, of ports with these subnet managers.
+    let holds = |ports: Value, extra: &[&str]| {
+        let port =
+            |sm: &Value| json!({"name": "mlx5_0", "link_layer": "InfiniBand", "phys_state": "LINK_UP", "sm_lid": sm});
+        let mut ports: Vec<Value> = ports.as_array().unwrap().iter().map(port).collect();
+        ports.push(json!({"name": "mlx5_8", "link_layer": "Ethernet", "phys_state": "LINK_UP", "sm_lid": null}));
+        ports.push(json!({"name": "mlx5_9", "link_layer": "InfiniBand", "phys_state": "POLLING", "sm_lid": null}));
+        let play = render_play(1, "playbooks/site.yaml", &cluster, "n1", extra, Some(json!({"rdma": ports})));
+        let Some(found) = play.resources.first() else { return "skipped" };
+        match found.resource.assess(&netplay::resource::Answers::default()).unwrap() {
+            netplay::resource::Reading::State(state) if state.obstacle.is_none() => "holds",
+            _ => "fails",
+        }
+    };
+    assert_eq!(holds(json!([1, 1]), &[]), "holds");
+    assert_eq!(holds(json!([1, null]), &[]), "fails");
+    assert_eq!(holds(json!([1, 7]), &[]), "fails");
+    assert_eq!(holds(json!([1, 7]), &["infiniband_fabrics=2"]), "holds");
+    assert_eq!(holds(json!([]), &[]), "skipped");
 }

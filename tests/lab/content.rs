@@ -9,14 +9,23 @@ use crate::told::Told;
 fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     let hosts = Hosts::take(Kind::Sysd, 2);
     let playbook = concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks/site.yaml");
-    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true}"#;
+    for host in hosts.each() {
+        host.card("add 0000:86:00.0 ports=2 interfaces=eth1,eth2 rdma=mlx5_0,mlx5_1 psid=MT_0000000838 seconds=0");
+    }
+    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true, "nic_tools": "",
+        "nic_settings": {"ROCE_ENABLE": 1, "SRIOV_EN": true, "NUM_OF_VFS": 4},
+        "nic_firmware": {"MT_0000000838": ">= 28.39.1002"}}"#;
     let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", playbook, "-e", vars]);
     let first = Told::by(&netplay, 0);
     assert!(first.count("changed") >= 8, "{}", first.run.stdout);
+    assert_eq!(first.count("reboot_pending"), 2, "{}", first.run.stdout);
     let second = Told::by(&netplay, 0);
     assert_eq!((second.count("changed"), second.count("failed")), (0, 0), "{}", second.run.stdout);
+    // The same reboots are pending until there was one.
+    assert_eq!(second.count("reboot_pending"), 2, "{}", second.run.stdout);
     let host = hosts.first();
-    assert_eq!(second.executions(host.0), 2, "one for the facts, one for the states");
+    let executions = second.executions_of("Tune the hosts of the fabric", host.0);
+    assert_eq!(executions, 2, "one for the facts, one for the states");
 
     let boots = host.boots();
     ssh(host.0, "systemctl reboot");
@@ -29,4 +38,5 @@ fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     }
     let third = Told::by(&netplay, 0);
     assert_eq!((third.count("changed"), third.count("failed")), (0, 0), "{}", third.run.stdout);
+    assert_eq!(third.count("reboot_pending"), 1, "the other host wasn't booted: {}", third.run.stdout);
 }

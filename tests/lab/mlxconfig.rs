@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Host, Hosts, Kind};
+use crate::harness::{Host, Hosts, Kind, Netplay};
 use crate::outcome::{Outcome, apply};
 use crate::told::{self, Told};
 
@@ -255,4 +255,58 @@ fn a_reboot_loads_it() {
     host.wait_for_boot(boots + 1);
     one(&hosts, keys).is("ok");
     assert_eq!(host.sh("cat /sys/class/infiniband/mlx5_0/device/net/eth1/mtu"), "1500\n");
+}
+
+#[test]
+fn firmware_that_is_burnt_and_does_not_run_is_a_pending_reboot() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let of = |version: &str| {
+        let resource = format!("  - firmware: {{device: all, version: {{MT_0000000838: {version}}}}}\n");
+        apply(&hosts, &resource, "").remove(0)
+    };
+    host.card(&format!("add {ONE} rdma=mlx5_0 psid=MT_0000000838"));
+    of("28.39.1002").is("ok");
+    of("'>= 28.40.1000'").fails("0000:86:00.0 (MT_0000000838) runs 28.39.1002, and has to run 28.40.1000 or later");
+    host.card(&format!("add {ONE} image=28.40.1000"));
+    for _ in 0..2 {
+        of("'>= 28.40.1000'").is("reboot_pending");
+    }
+    of("28.39.1002").fails("has 28.40.1000 burnt, which runs from the next boot");
+    // A boot that doesn't load it is told, and no other is asked for.
+    host.card(&format!("fault {ONE} cold"));
+    host.reset();
+    of("'>= 28.40.1000'").fails("still runs 28.39.1002 after a boot, and 28.40.1000 is burnt");
+    host.card(&format!("fault {ONE}"));
+    host.card("power");
+    host.card("boot");
+    of("'>= 28.40.1000'").is("ok");
+    // The card of a server's maker isn't one that is named; and a host without the tools knows what runs.
+    host.card(&format!("add {ONE} psid=DEL0000000027 tools=none"));
+    let other = of("'>= 28.40.1000'");
+    assert!(other.warnings.contains("0000:86:00.0 is a DEL0000000027, which `version` doesn't name"), "{other:?}");
+    other.is("ok");
+}
+
+#[test]
+fn facts_say_what_roce_hangs_on() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    let roce = || {
+        let run = Netplay::new(&hosts, &["facts", "-i", "inventory.yaml"]).run().exits(0);
+        let facts: Value = serde_json::from_str(&run.stdout).unwrap();
+        let ports = facts[host.0]["rdma"].as_array().unwrap().clone();
+        ports
+            .iter()
+            .map(|p| format!("{} {} {} {}", p["netdev"], p["link_layer"], p["roce"]["lacks"], p["sm_lid"]))
+            .collect::<Vec<_>>()
+    };
+    host.card(&format!("add {ONE} ports=2 interfaces=eth1,eth2 rdma=mlx5_0,mlx5_1 seconds=0"));
+    assert_eq!(roce(), ["\"eth1\" \"Ethernet\" null null", "\"eth2\" \"Ethernet\" null null"]);
+    assert_eq!(calls(host).len(), 0, "a card with RoCE is asked nothing");
+    for (parameter, value) in [("ROCE_CONTROL", 1), ("LINK_TYPE_P2", 1)] {
+        host.card(&format!("poke {ONE} {parameter} {value}"));
+    }
+    host.reset();
+    assert_eq!(roce(), ["null \"Ethernet\" \"roce_control\" null", "null \"InfiniBand\" \"link_type\" 1"]);
 }

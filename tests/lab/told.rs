@@ -86,6 +86,12 @@ impl Told {
         self.host(host)["executions"].as_u64().unwrap().try_into().unwrap()
     }
 
+    /// The same of one of several plays.
+    #[track_caller]
+    pub(crate) fn executions_of(&self, play: &str, host: &str) -> u64 {
+        self.one("host", |line| line["host"] == host && line["play"] == play)["executions"].as_u64().unwrap()
+    }
+
     /// How many resources came to something, on all hosts.
     pub(crate) fn count(&self, status: &str) -> usize {
         self.events("resource").filter(|line| line["status"] == status).count()

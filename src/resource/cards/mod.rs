@@ -8,7 +8,7 @@ pub(super) use pending::{FOLDER, Loads, Mark, Standing, new_line, standing};
 pub(super) use set::{Setting, step};
 
 use crate::error::Error;
-use crate::resource::{Spec, Trouble};
+use crate::resource::{Change, Spec, Trouble};
 use std::collections::BTreeMap;
 
 /// Shell functions: `cards`, `resolve`, `each`, `each_card`, `tool`.
@@ -102,7 +102,7 @@ impl Device {
         let has = found.has();
         let trouble = match self.0.as_str() {
             "all" => Trouble::new("this host has no card of NVIDIA's (vendor 15b3) that is a network function of its own")
-                .hint("`when: facts.interfaces | selectattr('driver', 'equalto', 'mlx5_core') | list` passes such hosts over; \
+                .hint("`when: facts.interfaces | selectattr('driver', 'eq', 'mlx5_core') | list | length > 0` passes such hosts over; \
                        a card that `lspci -d 15b3:` shows and this doesn't is a virtual function, which has no settings"),
             path if path.starts_with('/') => Trouble::new(format!("there is no {path}"))
                 .hint(format!("`mst start` (of MFT) makes it, at each boot anew; a PCI address needs no mst: {has}")),
@@ -222,6 +222,24 @@ impl Function {
     }
 }
 
+/// One change for what is the same on several cards; a card is named where it isn't so on all of them.
+pub(super) fn folded<'a>(each: impl IntoIterator<Item = (Change, &'a str)>, count: usize) -> Vec<Change> {
+    let mut all: Vec<(Change, Vec<&str>)> = Vec::new();
+    for (change, card) in each {
+        match all.iter_mut().find(|(other, _)| *other == change) {
+            Some((_, cards)) => cards.push(card),
+            None => all.push((change, vec![card])),
+        }
+    }
+    let name = |(mut change, cards): (Change, Vec<&str>)| {
+        if cards.len() < count {
+            change.field = format!("{} {}", cards.join(", "), change.field);
+        }
+        change
+    };
+    all.into_iter().map(name).collect()
+}
+
 /// Why a tool told nothing of a card. `said` is all that it printed, `code` its exit code.
 pub(super) fn refusal(found: &Found, tool: &str, address: &str, code: i32, said: &str) -> Trouble {
     let has = |text: &str| said.to_ascii_lowercase().contains(text);
@@ -276,11 +294,16 @@ mod tests {
     /// The words of lspci for a card are those of its class: `lspci -Dnn` prints the class and sysfs has it.
     #[test]
     fn the_kind_of_a_card_is_its_class() {
-        let lspci =
-            "0000:8e:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 Family [ConnectX-7] [15b3:1021]";
-        let (address, class) = lspci.split_once(" Infiniband controller [").unwrap();
-        let found = Found::read(&format!("card {address} 0x{}00 - mlx5_0", &class[..4]));
-        assert_eq!(found.functions[0].link_type(), Some("IB"));
+        let classes = [("Infiniband controller", "0207", "IB"), ("Ethernet controller", "0200", "ETH")];
+        let mut seen = 0;
+        for line in include_str!("samples/lspci.txt").lines().filter(|l| !l.starts_with('#')) {
+            let (given, kind) = line.split_once(' ').unwrap();
+            let (_, class, is) = classes.iter().find(|(word, ..)| kind.starts_with(word)).unwrap();
+            let found = Found::read(&format!("card {} 0x{class}00 - -", address(given).unwrap()));
+            assert_eq!(found.functions[0].link_type(), Some(*is), "{line}");
+            seen += 1;
+        }
+        assert_eq!(seen, 4);
         let found = Found::read("card 0000:1a:00.0 0x020000 ens1f0np0,ens1f0v0 -\nis all 0000:1a:00.0");
         assert_eq!(found.functions[0].link_type(), Some("ETH"));
         assert_eq!(found.functions[0].interfaces, ["ens1f0np0", "ens1f0v0"]);

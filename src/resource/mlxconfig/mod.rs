@@ -9,7 +9,7 @@ mod set;
 mod table;
 mod value;
 
-use self::judge::{Is, Item, Judged};
+use self::judge::{Is, Item};
 use self::set::Setting;
 use self::table::Table;
 use super::cards::{self, CARDS, Device, FOLDER, Found, new_line};
@@ -70,6 +70,14 @@ impl Group for Settings {
     }
 }
 
+/// Whether the firmware disables RoCE, as the table of a card says; nothing if it doesn't say.
+pub fn disables_roce(said: &str, address: &str) -> Option<bool> {
+    let table = Table::read(said, address);
+    let row = table.get(set::ROCE_CONTROL)?;
+    let now = row.current.as_ref().unwrap_or(&row.next);
+    now.or_default(row.default.as_ref()).same(&value::Value::of("ROCE_DISABLE(1)"))
+}
+
 impl Mlxconfig {
     fn question(&self) -> String {
         let mut words = vec![self.device.0.as_str()];
@@ -82,26 +90,6 @@ impl Mlxconfig {
     /// Whether it may change what kind of network a port is, which changes the name of its interface.
     fn changes_links(&self) -> bool {
         self.reset || self.set.iter().any(|s| s.name.starts_with(set::LINK_TYPE))
-    }
-
-    /// One change for what is the same on several cards; a card is named where it isn't so on all.
-    fn folded(&self, now: &State, judged: &Judged<'_>) -> Vec<Change> {
-        let mut all: Vec<(Change, Vec<&str>)> = Vec::new();
-        for item in &judged.items {
-            for change in changes(item) {
-                match all.iter_mut().find(|(other, _)| *other == change) {
-                    Some((_, cards)) => cards.push(item.card),
-                    None => all.push((change, vec![item.card])),
-                }
-            }
-        }
-        let name = |(mut change, cards): (Change, Vec<&str>)| {
-            if cards.len() < now.cards.len() {
-                change.field = format!("{} {}", cards.join(", "), change.field);
-            }
-            change
-        };
-        all.into_iter().map(name).collect()
     }
 }
 
@@ -248,7 +236,9 @@ impl Resource for Mlxconfig {
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
-        self.folded(now, &self.judge(now))
+        let judged = self.judge(now);
+        let each = judged.items.iter().flat_map(|item| changes(item).into_iter().map(|change| (change, item.card)));
+        cards::folded(each, now.cards.len())
     }
 
     fn apply(&self, now: &State) -> Vec<Step> {
@@ -277,13 +267,7 @@ impl Resource for Mlxconfig {
         let judged = self.judge(now);
         let stops = !judged.stops.is_empty();
         let troubles = if stops { judged.stops } else { judged.silent };
-        let (messages, hints): (Vec<String>, Vec<_>) = troubles.into_iter().map(|t| (t.message, t.hint)).unzip();
-        let mut hints: Vec<String> = hints.into_iter().flatten().collect();
-        hints.dedup();
-        if messages.is_empty() {
-            return None;
-        }
-        let trouble = Trouble { message: messages.join("; "), hint: (!hints.is_empty()).then(|| hints.join("; ")) };
+        let trouble = Trouble::all(troubles)?;
         Some(if stops { Obstacle::stops(trouble) } else { Obstacle::lasts(trouble) })
     }
 
