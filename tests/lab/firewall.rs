@@ -15,7 +15,7 @@ fn arrives(from: Host<'_>, to: Host<'_>, address: &str, port: u16) -> bool {
     let program = format!(
         "import socket,subprocess
 s=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('{address}', {port})); s.settimeout(3); open('/run/listens', 'w').close()
+s.bind(('{address}', {port})); s.settimeout(1.5); open('/run/listens', 'w').close()
 try: s.recv(9); print('yes')
 except TimeoutError: print('no')"
     );
@@ -199,4 +199,131 @@ fn a_user_who_is_not_root_is_told_so() {
         apply(&hosts, &play("    - firewall_rule: {name: x, protocol: tcp, port: 22}\n"), &["-e", "ansible_user=ops"]);
     let said = Told::by(&netplay, 2).error("firewall_rule:x");
     assert!(said.contains("only root may read them") && said.contains("become: true"), "{said}");
+}
+
+#[test]
+fn ufw_has_it_before_what_it_denies() {
+    let (hosts, peers) = (Hosts::take(Kind::Sysd, 1), Hosts::take(Kind::Fleet, 1));
+    let (host, peer) = (hosts.first(), peers.first());
+    host.sh("ufw allow 22/tcp; ufw deny 5201/tcp; ufw --force enable; systemctl enable --now ufw");
+    for (number, on) in [(1, host), (2, peer)] {
+        on.sh(&format!("ip -6 addr add fd00:1::{number}/64 dev eth1 nodad"));
+    }
+    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let netplay = apply(&hosts, &play(GUIDE), &[]);
+    let run = Told::by(&netplay, 0);
+    let told = |run: &Told| ["ssh", "rocev2", "iperf3"].map(|n| run.status(&format!("firewall_rule:{n}")).to_owned());
+    // ufw has what lets ssh in already.
+    assert_eq!(told(&run), ["ok", "changed", "changed"], "{}", run.run.stdout);
+    assert_eq!(run.executions(host.0), 2);
+    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, "fd00:1::1", 4791), "{}", host.sh("iptables -S"));
+    converged(&netplay, host, 3);
+    let first = "iptables -S ufw-user-input | grep -n -e 5201,18515 -e 'dport 5201 ' | cut -d' ' -f 2-";
+    assert!(host.sh(first).lines().next().unwrap().ends_with("-j ACCEPT"), "{}", host.sh("ufw status numbered"));
+
+    reboot(host);
+    assert!(arrives(peer, host, &v4, 4791), "{}", host.sh("iptables -S"));
+    converged(&netplay, host, 3);
+    // Not in force, and behind a rule that denies.
+    host.sh("ufw prepend deny 18520/tcp; iptables -D ufw-user-input -p udp --dport 4791 -j ACCEPT");
+    let run = Told::by(&netplay, 0);
+    assert_eq!(told(&run), ["ok", "changed", "changed"], "{}", run.run.stdout);
+    converged(&netplay, host, 3);
+
+    let more = play(
+        "    - firewall_rule: {name: rocev2, protocol: udp, port: 4792, source: 10.0.0.0/8, interface: eth1}
+    - firewall_rule: {name: iperf3, state: absent}
+    - firewall_rule: {name: telnet, action: reject, protocol: tcp, port: 23}
+    - firewall_rule: {name: smtp, action: drop, protocol: tcp, port: 25, direction: out, family: ipv6}
+",
+    );
+    let netplay = netplay.file("site.yaml", &more);
+    assert_eq!(Told::by(&netplay, 0).count("changed"), 4);
+    converged(&netplay, host, 4);
+    let left = host.sh("ufw status");
+    assert!(!left.contains("4791") && !left.contains("18515") && left.contains("4792/udp on eth1"), "{left}");
+    assert!(left.contains("22/tcp (v6)") && left.contains("18520/tcp"), "others' rules stay: {left}");
+    let refused = |rule: &str| {
+        Told::by(&apply(&hosts, &play(&format!("    - firewall_rule: {rule}\n")), &[]), 2).error("firewall_rule:x")
+    };
+    let said = refused("{name: x, action: drop, protocol: tcp, port: 1-1024}");
+    assert!(said.contains("tcp port 22 would be closed"), "{said}");
+    let said = refused("{name: x, protocol: icmp}");
+    assert!(said.contains("ufw has no rules of ICMP"), "{said}");
+    let said = refused("{name: x, protocol: udp, port: 1, backend: nftables}");
+    assert!(said.contains("ufw manages the packet filter"), "{said}");
+    host.sh("nft add table inet fw; nft add chain inet fw in '{ type filter hook input priority 5; policy accept; }'; nft add rule inet fw in udp dport 4792 drop");
+    let said = Told::by(&netplay, 2).error("firewall_rule:rocev2");
+    assert!(said.contains("inet fw in drops its packets all the same, and isn't ufw's"), "{said}");
+}
+
+#[test]
+fn firewalld_has_it_after_a_reload_and_a_boot() {
+    let (hosts, peers) = (Hosts::take(Kind::Sysd, 1), Hosts::take(Kind::Fleet, 1));
+    let (host, peer) = (hosts.first(), peers.first());
+    host.sh("systemctl enable --now firewalld");
+    for (number, on) in [(1, host), (2, peer)] {
+        on.sh(&format!("ip -6 addr add fd00:1::{number}/64 dev eth1 nodad"));
+    }
+    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let storage = "    - firewall_rule: {name: storage, protocol: tcp, port: [2049, 20048], source: 10.0.0.0/8}\n";
+    let netplay = apply(&hosts, &play(&format!("{GUIDE}{storage}")), &[]);
+    let run = Told::by(&netplay, 0);
+    assert_eq!((run.count("changed"), run.executions(host.0)), (4, 2), "{}", run.run.stdout);
+    let changes = run.resource(host.0, "firewall_rule:rocev2")["changes"].clone();
+    let fields: Vec<&str> = changes.as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect();
+    assert_eq!(fields, ["zone public", "zone public, permanent"]);
+    let passes = |why: &str| {
+        assert!(arrives(peer, host, &v4, 4791), "{why}: {}", host.sh("firewall-cmd --list-all"));
+        converged(&netplay, host, 4);
+    };
+    passes("at once");
+    assert!(arrives(peer, host, "fd00:1::1", 4791));
+    host.sh("firewall-cmd --reload");
+    passes("after a reload");
+    reboot(host);
+    passes("after a boot");
+    // What runs and what is kept are two things.
+    host.sh("firewall-cmd --remove-port=4791/udp");
+    assert_eq!(Told::by(&netplay, 0).status("firewall_rule:rocev2"), "changed");
+    passes("again");
+
+    // Zones: those in use, or the one that is named.
+    host.sh("firewall-cmd --zone=internal --change-interface=eth1; firewall-cmd --permanent --zone=internal --change-interface=eth1");
+    assert!(!arrives(peer, host, &v4, 4791));
+    assert_eq!(Told::by(&netplay, 0).count("changed"), 4);
+    passes("in the other zone");
+    let only = |rule: &str, code: i32| {
+        let netplay = apply(&hosts, &play(&format!("    - firewall_rule: {{name: x, {rule}}}\n")), &[]);
+        Told::by(&netplay, code)
+    };
+    assert_eq!(only("protocol: udp, port: 5000, interface: eth1", 0).status("firewall_rule:x"), "changed");
+    assert_eq!(
+        host.sh(
+            "firewall-cmd --zone=internal --query-port=5000/udp; firewall-cmd --zone=public --query-port=5000/udp || :"
+        ),
+        "yes\nno\n"
+    );
+    assert_eq!(only("protocol: udp, port: 5000, zone: internal", 0).status("firewall_rule:x"), "ok");
+    assert_eq!(
+        only("protocol: udp, port: 5000, zone: internal, state: absent", 0).status("firewall_rule:x"),
+        "changed"
+    );
+    let said = only("protocol: udp, port: 5000, interface: eth2", 2).error("firewall_rule:x");
+    assert!(said.contains("zone public isn't eth2's alone"), "{said}");
+    let said = only("protocol: udp, port: 5000, zone: publik", 2).error("firewall_rule:x");
+    assert!(said.contains("no zone publik") && said.contains("public"), "{said}");
+    let said = only("protocol: tcp, port: 22, action: reject", 2).error("firewall_rule:x");
+    assert!(said.contains("tcp port 22 would be closed"), "{said}");
+    let said = only("protocol: udp, port: 5000, direction: out", 2).error("firewall_rule:x");
+    assert!(said.contains("no rules of what goes out"), "{said}");
+    // A rich rule that drops comes before what accepts.
+    host.sh("firewall-cmd --add-rich-rule='rule port port=\"4791\" protocol=\"udp\" drop'");
+    let said = Told::by(&netplay, 2).error("firewall_rule:rocev2");
+    assert!(
+        said.contains("zone public has the rule, and inet firewalld filter_INPUT drops its packets before"),
+        "{said}"
+    );
 }

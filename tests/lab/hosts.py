@@ -13,11 +13,12 @@ PACKAGES = """
 # What other than networkd can configure interfaces, and firewalls, are there and off: a test switches on what it is
 # about.
 OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.wants/networking.service",
-       "multi-user.target.wants/firewalld.service", "multi-user.target.wants/ufw.service", "network-online.target.wants"]
+       "multi-user.target.wants/firewalld.service", "dbus-org.fedoraproject.FirewallD1.service",
+       "multi-user.target.wants/ufw.service", "network-online.target.wants"]
 WITHOUT_DOCUMENTATION = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.
-ROOTFS_VERSION = 2
+ROOTFS_VERSION = 3
 
 PASSWORD = "correct horse"
 ANY, WITH_PASSWORD = "(ALL:ALL) NOPASSWD: ALL", "(ALL:ALL) ALL"

@@ -131,6 +131,8 @@ impl Table {
 
     fn run(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> Fate {
         let rules = self.chains.get(name).map(|c| c.rules.as_slice()).unwrap_or_default();
+        // Some packets went back to the caller, so that what comes now isn't about all of them.
+        let mut returned = false;
         for rule in rules {
             let ours = rule.comment.as_deref() == Some(look.comment);
             let fit = rule.cond.fit(look.cond);
@@ -146,10 +148,15 @@ impl Table {
                 Verdict::Drop | Verdict::Reject => Fate::Dropped,
                 Verdict::Jump(to) | Verdict::Goto(to) => self.enter(to, look, known),
                 Verdict::Return if fit == Fit::All => return Fate::Through,
-                Verdict::Return | Verdict::Next => continue,
+                Verdict::Return => {
+                    returned = true;
+                    continue;
+                }
+                Verdict::Next => continue,
             };
             let against = if look.accepts { fate == Fate::Dropped } else { fate == Fate::Accepted };
             match fit {
+                _ if returned && !ours => {}
                 Fit::All if fate != Fate::Through => return fate,
                 Fit::All if matches!(rule.verdict, Verdict::Goto(_)) => return Fate::Through,
                 Fit::Some { exception: false } if against => return fate,

@@ -135,7 +135,11 @@ impl Cond {
         if source == Fit::Apart || plain.contains(&Fit::Apart) {
             return Fit::Apart;
         }
-        if self.other || source != Fit::All {
+        // What a host says to itself is no part of what a rule is about that names no interface.
+        let itself = |theirs: &BTreeSet<String>| theirs.len() == 1 && theirs.contains("lo");
+        let loopback =
+            ours.inputs.is_empty() && ours.outputs.is_empty() && (itself(&self.inputs) || itself(&self.outputs));
+        if self.other || loopback || source != Fit::All {
             return Fit::Some { exception: true };
         }
         if plain.iter().all(|f| *f == Fit::All) { Fit::All } else { Fit::Some { exception: false } }
@@ -232,6 +236,7 @@ mod tests {
         assert_eq!(fit(&Cond { ports: vec![(1, 21), (23, 99)], ..Cond::default() }), Fit::Apart);
         assert_eq!(fit(&Cond { ports: vec![(1, 99)], ..Cond::default() }), Fit::All);
         assert_eq!(fit(&Cond { inputs: ["eth0".into()].into(), ..Cond::default() }), PART);
+        assert_eq!(fit(&Cond { inputs: ["lo".into()].into(), ..Cond::default() }), Fit::Some { exception: true });
         assert_eq!(fit(&Cond { other: true, ..Cond::default() }), Fit::Some { exception: true });
         assert_eq!(fit(&Cond { sources: vec![net("10.0.0.0/8")], ..Cond::default() }), Fit::Some { exception: true });
         assert_eq!(fit(&Cond { sources: vec![net("0.0.0.0/0")], ..Cond::default() }), Fit::All);

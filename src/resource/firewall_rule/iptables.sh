@@ -2,11 +2,10 @@
 # its comment.
 netplay_iptables() { # HOW(insert, add or nothing) COMMAND BASE CHAIN MOVE RULE
   # A lock that stays held is told by what waits for it.
-  base=$("$2" -w 10 -S "$3" 2>&1) || { printf '%s\n' "$base"; return 1; }
-  old=$("$2" -w 10 -S "$4" 2>/dev/null) || old=
-  jumps=$(printf '%s\n' "$base" | grep -cxF -- "-A $3 -j $4")
-  others=$(printf '%s\n' "$old" | grep "^-A " | grep -vF -- " --comment \"$mark\" ")
-  [ "$1$old" ] || return 0
+  all=$("$2" -w 10 -S 2>&1) || { printf '%s\n' "$all"; return 1; }
+  jumps=$(printf '%s\n' "$all" | grep -cxF -- "-A $3 -j $4")
+  others=$(printf '%s\n' "$all" | grep "^-A $4 " | grep -vF -- " --comment \"$mark\" ")
+  [ "$1" ] || printf '%s\n' "$all" | grep -qxF -- "-N $4" || return 0
   {
     echo '*filter'
     printf ':%s - [0:0]\n' "$4"

@@ -2,11 +2,13 @@
 
 mod chains;
 mod cond;
+mod firewalld;
 mod iptables;
 mod keys;
 mod netfilter;
 mod nftables;
 mod probe;
+mod ufw;
 
 use self::chains::{MARK, Verdict};
 use self::cond::{Cond, Net};
@@ -31,6 +33,8 @@ pub struct FirewallRule {
     /// For what goes out, not for what comes in.
     out: bool,
     cond: Cond,
+    /// firewalld's.
+    zone: Option<String>,
     backend: Option<Backend>,
     /// What sets it again at boot, where it is to last and nothing else does.
     boot: Option<Reapply>,
@@ -71,8 +75,8 @@ impl Backend {
     /// Nothing does, or another one than was asked for.
     fn of(found: &Found, asked: Option<Backend>) -> Result<Backend, Trouble> {
         let manager = match found {
-            _ if found.active("firewalld.service") => Some(Backend::Firewalld),
-            _ if found.ufw => Some(Backend::Ufw),
+            _ if found.firewalld.is_some() => Some(Backend::Firewalld),
+            _ if found.ufw.is_some() => Some(Backend::Ufw),
             _ => None,
         };
         if let Some(manager) = manager {
@@ -84,6 +88,11 @@ impl Backend {
                 }
                 _ => Ok(manager),
             };
+        }
+        // It would take the rules of others away when it starts.
+        if let Some(state) = found.starting("firewalld.service") {
+            return Err(Trouble::new(format!("firewalld starts at boot on this host, and is {state} now"))
+                .hint("start it, or disable it, before this"));
         }
         let iptables = found.has("iptables") || found.has("ip6tables");
         let service = found.active("nftables.service") || found.enabled("nftables.service");
@@ -133,8 +142,11 @@ impl FirewallRule {
         }
         let source = client.map_or(server, |(client, _)| client);
         let packet = netfilter::packet(source, server, *port, over);
-        if work.closes(&found.tables, &packet, "input") {
-            Risk::Link(format!("tcp port {port} would be closed to {}, which comes in by it", source.address))
+        let why = format!("tcp port {port} would be closed to {}, which comes in by it", source.address);
+        if let Some(firewalld) = &found.firewalld {
+            self.firewalld_closes(firewalld, work, &packet, why)
+        } else if work.closes(&found.tables, &packet, "input") {
+            Risk::Link(why)
         } else {
             Risk::None
         }
@@ -148,7 +160,8 @@ impl Resource for FirewallRule {
     const TOUCHES: &'static str = "\
         The rule, by what manages the filter of the host, with the comment `netplay:NAME`. With nftables: a table `inet \
         netplay`, and an accept also in each other chain that would drop its packets. With iptables: the chain \
-        `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. No other rule is changed or saved.";
+        `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
+        permanent. With ufw: a rule of its own. No other rule is changed or saved.";
     const KEYS: &'static [Key] = &[
         Key::required("name", "string", "Its name: letters, digits, `.`, `_` and `-`. By it the rule is found again."),
         Key::default("state", "present | absent", "present", "Whether it is to be there."),
@@ -168,6 +181,11 @@ impl Resource for FirewallRule {
             "family",
             "ipv4 | ipv6",
             "Only IPv4 or only IPv6. Without it the rule is for both, unless an address says which.",
+        ),
+        Key::optional(
+            "zone",
+            "string",
+            "firewalld's zone; without it all that are in use. Others have no zones, and pass it over.",
         ),
         Key::default(
             "backend",
@@ -209,6 +227,7 @@ impl Resource for FirewallRule {
         Ok(FirewallRule {
             present: spec.choice("state", &["present", "absent"])? != Some("absent"),
             cond: keys::condition(spec, out)?,
+            zone: spec.text("zone")?,
             backend: Backend::ALL.into_iter().find(|b| Some(b.word()) == backend),
             boot: spec.bool("persist")?.unwrap_or(true).then(|| Reapply::late(20, "firewall_rule", &name, spec.image)),
             name,
@@ -246,13 +265,10 @@ impl Resource for FirewallRule {
             Ok(backend) => backend,
             Err(why) => return Ok(Reading::NotYet(why)),
         };
-        let work = match backend {
-            Backend::Nftables | Backend::Iptables => self.netfilter(found, backend == Backend::Nftables),
-            other => Err(Trouble::new(format!(
-                "{} manages the packet filter of this host, and this version can't change \
-                                               its rules yet",
-                other.word()
-            ))),
+        let work = match (backend, &found.firewalld, &found.ufw) {
+            (Backend::Firewalld, Some(firewalld), _) => self.firewalld(found, firewalld),
+            (Backend::Ufw, _, Some(ufw)) => self.ufw(found, ufw),
+            _ => self.netfilter(found, backend == Backend::Nftables),
         };
         let risk = match &work {
             Ok(work) => self.endangers(found, work, answers.get::<SessionEnds>("")?, answers.get::<LinkList>("")?),
@@ -282,7 +298,10 @@ impl Resource for FirewallRule {
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
         match &now.work {
             Err(why) => Some(Obstacle::stops(why.clone())),
-            Ok(_) => now.boot.as_ref().and_then(Kept::obstacle),
+            Ok(work) => match &work.lacking {
+                Some(lacking) => Some(Obstacle::lasts(lacking.clone())),
+                None => now.boot.as_ref().and_then(Kept::obstacle),
+            },
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Work {
     pub(super) live: Option<Script>,
     /// What makes it so from nothing, at boot.
     pub(super) boot: Option<Script>,
+    /// What is lacking even then.
+    pub(super) lacking: Option<Trouble>,
     /// The filter as it will be.
     after: Vec<Table>,
 }
@@ -61,7 +63,7 @@ impl FirewallRule {
     /// Why it can't be.
     pub(super) fn netfilter(&self, found: &Found, nft: bool) -> Result<Work, Trouble> {
         let seats = if self.present { self.seats(found, nft)? } else { Vec::new() };
-        let mut work = Work { after: found.tables.clone(), ..Work::default() };
+        let mut work = Work::after(found);
         let (mut live, mut boot) = (Vec::new(), Vec::new());
         for seat in &seats {
             let (wrong, moves) = self.judge(found, seat);
@@ -90,7 +92,7 @@ impl FirewallRule {
     }
 
     /// The families that the rule is about and the host has.
-    fn families(&self, found: &Found) -> Result<Vec<bool>, Trouble> {
+    pub(super) fn families(&self, found: &Found) -> Result<Vec<bool>, Trouble> {
         match self.cond.v6 {
             Some(true) if !found.v6 => Err(Trouble::new("this host has no IPv6")
                 .hint("leave the rule out there by `when`, or switch IPv6 on in the kernel")),
@@ -134,10 +136,27 @@ impl FirewallRule {
         Ok(seats)
     }
 
-    fn fate(&self, table: &Table, base: &str, v6: bool, with: bool) -> Fate {
+    pub(super) fn fate(&self, table: &Table, base: &str, v6: bool, with: bool) -> Fate {
         let cond = self.cond.within(v6);
         let comment = self.comment();
         table.fate(base, Look { cond: &cond, comment: &comment, with, accepts: self.verdict == Verdict::Accept })
+    }
+
+    /// That a chain which isn't the manager's would drop what the rule lets in.
+    pub(super) fn others(&self, found: &Found, managed: impl Fn(&Table) -> bool, manager: &str) -> Option<Trouble> {
+        let families = self.families(found).ok().filter(|_| self.verdict == Verdict::Accept)?;
+        let tables = found.tables.iter().filter(|t| !managed(t));
+        tables.flat_map(|t| families.iter().map(move |v6| (t, *v6))).find_map(|(table, v6)| {
+            table.place.v6().is_none_or(|of| of == v6).then_some(())?;
+            let (base, _) = table.bases(self.hook()).find(|(b, _)| self.fate(table, b, v6, false) == Fate::Dropped)?;
+            Some(
+                Trouble::new(format!(
+                    "{} drops its packets all the same, and isn't {manager}'s",
+                    table.place.name(base)
+                ))
+                .hint(format!("two of them filter this host: take away the rules that aren't {manager}'s")),
+            )
+        })
     }
 
     /// What the rule matches in a table.
@@ -270,6 +289,17 @@ const BY_NFT: &str = "netplay_nft";
 const BY_IPTABLES: &str = "netplay_iptables";
 
 impl Work {
+    /// Nothing to be done so far.
+    pub(super) fn after(found: &Found) -> Work {
+        Work { after: found.tables.clone(), ..Work::default() }
+    }
+
+    /// Notes what a table will be.
+    pub(super) fn replace(&mut self, table: Table) {
+        self.after.retain(|t| t.place != table.place);
+        self.after.push(table);
+    }
+
     /// Whether something that is let in (or out, at the hook `output`) now will be dropped.
     pub(super) fn closes(&self, before: &[Table], cond: &Cond, hook: &str) -> bool {
         let dropped = |tables: &[Table]| {

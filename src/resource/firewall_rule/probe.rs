@@ -1,6 +1,8 @@
 //! What is asked of a host about its packet filters.
 
 use super::chains::{Place, Table};
+use super::firewalld::{self, Firewalld};
+use super::ufw::{self, Ufw};
 use super::{iptables, nftables};
 use crate::resource::{Fragment, Group, Output, Question, Trouble};
 use crate::shell::Script;
@@ -17,8 +19,10 @@ pub(super) struct Found {
     pub(super) v6: bool,
     /// ActiveState and UnitFileState of firewalld.service, nftables.service and ufw.service.
     units: BTreeMap<String, (String, String)>,
-    /// Whether ufw is on.
-    pub(super) ufw: bool,
+    /// What firewalld has, where it runs.
+    pub(super) firewalld: Option<Firewalld>,
+    /// What ufw has, where it is on.
+    pub(super) ufw: Option<Ufw>,
     /// Whether there is an `nft`.
     pub(super) nft: bool,
     /// The tables that have a base chain for what comes in or goes out, of nftables and of each kind of iptables.
@@ -42,6 +46,17 @@ impl Found {
     /// Whether a unit starts at boot.
     pub(super) fn enabled(&self, unit: &str) -> bool {
         self.units.get(unit).is_some_and(|(_, file)| file == "enabled")
+    }
+
+    /// The state of a unit that starts at boot and doesn't run.
+    pub(super) fn starting(&self, unit: &str) -> Option<&str> {
+        let (active, file) = self.units.get(unit)?;
+        (file == "enabled" && active != "active").then_some(active.as_str())
+    }
+
+    /// Whether systemd knows of a unit that it doesn't start at boot.
+    pub(super) fn disabled(&self, unit: &str) -> bool {
+        self.units.get(unit).is_some_and(|(_, file)| !file.starts_with("enabled"))
     }
 
     /// Whether there is a command of iptables.
@@ -78,12 +93,20 @@ fn read(output: &Output) -> Result<Found, Trouble> {
         return Err(unread(&output.complaint()));
     }
     let mut found = Found::default();
+    let mut zones = BTreeMap::new();
     for section in format!("\n{text}").split("\n== ") {
         let (title, body) = section.split_once('\n').unwrap_or((section, ""));
         let failure = body.lines().find_map(|l| l.strip_prefix("failed: "));
         match title.split(' ').collect::<Vec<_>>().as_slice() {
             ["units"] => found.units = units(body),
-            ["ufw"] => found.ufw = true,
+            ["ufw"] => found.ufw = Some(ufw::read(body)),
+            ["firewalld", part] => {
+                if let Some(why) = failure {
+                    let said = body.lines().next().unwrap_or(why);
+                    return Err(unread(&format!("{why}: {said}")));
+                }
+                zones.insert((*part).to_owned(), body.to_owned());
+            }
             ["nft"] => {
                 found.nft = true;
                 match failure {
@@ -107,6 +130,8 @@ fn read(output: &Output) -> Result<Found, Trouble> {
             _ => found.v6 |= title == "ipv6" || body.trim() == "ipv6",
         }
     }
+    let part = |name: &str| zones.get(name).map(String::as_str).unwrap_or_default();
+    found.firewalld = (!zones.is_empty()).then(|| firewalld::read(part("default"), part("runtime"), part("permanent")));
     Ok(found)
 }
 

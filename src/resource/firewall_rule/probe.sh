@@ -1,12 +1,35 @@
 # Arguments: none. What filters packets on this host; only root may ask.
 if ! [ "$(id -u)" = 0 ]; then echo 'not root'; exit 0; fi
 [ ! -e /proc/net/if_inet6 ] || echo 'ipv6'
+units=
 if [ -d /run/systemd/system ]; then
   echo '== units'
-  systemctl show -p Id,ActiveState,UnitFileState firewalld.service nftables.service ufw.service 2>&1
+  units=$(systemctl show -p Id,ActiveState,UnitFileState firewalld.service nftables.service ufw.service 2>&1)
+  printf '%s\n' "$units"
 fi
-grep -qsi '^ENABLED=yes' /etc/ufw/ufw.conf && echo '== ufw'
 there() { command -v "$1" >/dev/null 2>&1; }
+case $units in *'Id=firewalld.service
+ActiveState=active'*)
+  echo '== firewalld default'
+  sed -n 's/^DefaultZone=//p' /etc/firewalld/firewalld.conf
+  for kind in runtime permanent; do
+    echo "== firewalld $kind"
+    option=
+    [ "$kind" = runtime ] || option=--permanent
+    lim 60 firewall-cmd $option --list-all-zones 2>&1 || echo 'failed: firewall-cmd --list-all-zones'
+  done ;;
+esac
+if grep -qsi '^ENABLED=yes' /etc/ufw/ufw.conf && there ufw; then
+  echo '== ufw'
+  grep -hs '^IPV6=' /etc/default/ufw
+  for file in user.rules user6.rules; do
+    n=4
+    [ "$file" = user.rules ] || n=6
+    for folder in /etc/ufw /lib/ufw; do
+      [ ! -e "$folder/$file" ] || sed -n "s/^### tuple ###/$n &/p" "$folder/$file"
+    done
+  done
+fi
 # The table `filter` of a command. The legacy kind isn't asked where nobody has used it: asking sets it up in the kernel.
 ours=
 saved() { # COMMAND KIND NAMES
