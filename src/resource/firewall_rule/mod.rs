@@ -161,7 +161,11 @@ impl Resource for FirewallRule {
         The rule, by what manages the filter of the host, with the comment `netplay:NAME`. With nftables: a table `inet \
         netplay`, and an accept also in each other chain that would drop its packets. With iptables: the chain \
         `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
-        permanent. With ufw: a rule of its own. No other rule is changed or saved.";
+        permanent; it has no comments, so that a rule which is to be another one leaves what it was. With ufw: a rule of \
+        its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects. A rule \
+        of others that drops by a source, a state or a rate is an exception that stays before. Where nft or iptables \
+        is what manages the filter, netplay-reapply.service sets the rule again at boot; whatever flushes the filter \
+        later (a restart or reload of nftables.service) takes it away until that unit or the next run has put it back.";
     const KEYS: &'static [Key] = &[
         Key::required("name", "string", "Its name: letters, digits, `.`, `_` and `-`. By it the rule is found again."),
         Key::default("state", "present | absent", "present", "Whether it is to be there."),
