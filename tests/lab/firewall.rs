@@ -13,13 +13,16 @@ const GUIDE: &str = "
 /// Whether a UDP packet to this address and port of `to` arrives there.
 fn arrives(from: Host<'_>, to: Host<'_>, address: &str, port: u16) -> bool {
     let program = format!(
-        "import socket,subprocess
+        "import os,socket
 s=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('{address}', {port})); s.settimeout(1.5); open('/run/listens', 'w').close()
-try: s.recv(9); print('yes')
-except TimeoutError: print('no')"
+s.bind(('{address}', {port})); s.settimeout(0.5); open('/run/listens', 'w').close()
+while True:
+    sent = os.path.exists('/run/sent')
+    try: s.recv(9); print('yes'); break
+    except TimeoutError:
+        if sent: print('no'); break"
     );
-    to.sh("rm -f /run/listens");
+    to.sh("rm -f /run/listens /run/sent");
     std::thread::scope(|scope| {
         let listener = scope.spawn(move || to.sh(&format!("python3 -c \"{program}\"")));
         while to.sh("ls /run/listens 2>/dev/null || :").is_empty() {
@@ -30,8 +33,20 @@ except TimeoutError: print('no')"
 s=socket.socket(socket.AF_INET6 if ':' in '{address}' else socket.AF_INET, socket.SOCK_DGRAM)
 s.sendto(b'x', ('{address}', {port}))\""
         ));
+        to.sh("touch /run/sent");
         listener.join().unwrap().trim() == "yes"
     })
+}
+
+/// Gives both hosts an IPv6 address on the fabric, which no other test has: the first one's IPv4 and IPv6 addresses there.
+fn addresses(host: Host<'_>, peer: Host<'_>) -> (String, String) {
+    let [ours, _] = [host, peer].map(|on| {
+        let v4 = on.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
+        let v6 = format!("fd00:1::{v4}");
+        on.sh(&format!("ip -6 addr add {v6}/64 dev eth1 nodad"));
+        (v4, v6)
+    });
+    ours
 }
 
 /// The play once more, as it is.
@@ -51,9 +66,7 @@ fn reboot(host: Host<'_>) {
 fn packets_pass_both_kinds_of_iptables_and_nft() {
     let hosts = Hosts::take(Kind::Fleet, 2);
     let [host, peer]: [Host<'_>; 2] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
-    host.sh("ip -6 addr add fd00:1::1/64 dev eth1 nodad; ip link set eth1 up");
-    peer.sh("ip -6 addr add fd00:1::2/64 dev eth1 nodad; ip link set eth1 up");
-    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
+    let (v4, v6) = addresses(host, peer);
     // All three would drop it, in IPv4 and in IPv6, and none of them may lose a rule.
     host.sh(
         "for t in iptables ip6tables; do
@@ -74,14 +87,14 @@ N",
     );
     let saved = "iptables-legacy -S; ip6tables-legacy -S; iptables-nft -S; ip6tables-nft -S; nft list table inet fw";
     let foreign = host.sh(saved);
-    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, &v6, 4791));
     let rule = |more: &str| {
         play(&format!("    - firewall_rule: {{name: rocev2, protocol: udp, port: 4791, persist: false{more}}}\n"))
     };
     let netplay = apply(&hosts, &rule(""), &["--limit", host.0]);
     let run = Told::by(&netplay, 0);
     assert_eq!((run.status("firewall_rule:rocev2"), run.executions(host.0)), ("changed", 2), "{}", run.run.stdout);
-    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, "fd00:1::1", 4791), "{}", host.sh(saved));
+    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, &v6, 4791), "{}", host.sh(saved));
     assert!(!arrives(peer, host, &v4, 4790), "only what was asked for");
     converged(&netplay, host, 1);
     let ours = ["NETPLAY-IN", "netplay:rocev2"];
@@ -92,7 +105,7 @@ N",
     // A drop of ours wins over all that others accept.
     let netplay = netplay.file("site.yaml", &rule(", action: drop"));
     Told::by(&netplay, 0);
-    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, &v6, 4791));
     let netplay = netplay.file("site.yaml", &rule(", state: absent"));
     assert_eq!(Told::by(&netplay, 0).status("firewall_rule:rocev2"), "changed");
     assert_eq!(host.sh(saved), foreign);
@@ -206,18 +219,15 @@ fn ufw_has_it_before_what_it_denies() {
     let (hosts, peers) = (Hosts::take(Kind::Sysd, 1), Hosts::take(Kind::Fleet, 1));
     let (host, peer) = (hosts.first(), peers.first());
     host.sh("ufw allow 22/tcp; ufw deny 5201/tcp; ufw --force enable; systemctl enable --now ufw");
-    for (number, on) in [(1, host), (2, peer)] {
-        on.sh(&format!("ip -6 addr add fd00:1::{number}/64 dev eth1 nodad"));
-    }
-    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
-    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let (v4, v6) = addresses(host, peer);
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, &v6, 4791));
     let netplay = apply(&hosts, &play(GUIDE), &[]);
     let run = Told::by(&netplay, 0);
     let told = |run: &Told| ["ssh", "rocev2", "iperf3"].map(|n| run.status(&format!("firewall_rule:{n}")).to_owned());
     // ufw has what lets ssh in already.
     assert_eq!(told(&run), ["ok", "changed", "changed"], "{}", run.run.stdout);
     assert_eq!(run.executions(host.0), 2);
-    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, "fd00:1::1", 4791), "{}", host.sh("iptables -S"));
+    assert!(arrives(peer, host, &v4, 4791) && arrives(peer, host, &v6, 4791), "{}", host.sh("iptables -S"));
     converged(&netplay, host, 3);
     let first = "iptables -S ufw-user-input | grep -n -e 5201,18515 -e 'dport 5201 ' | cut -d' ' -f 2-";
     assert!(host.sh(first).lines().next().unwrap().ends_with("-j ACCEPT"), "{}", host.sh("ufw status numbered"));
@@ -263,11 +273,8 @@ fn firewalld_has_it_after_a_reload_and_a_boot() {
     let (hosts, peers) = (Hosts::take(Kind::Sysd, 1), Hosts::take(Kind::Fleet, 1));
     let (host, peer) = (hosts.first(), peers.first());
     host.sh("systemctl enable --now firewalld");
-    for (number, on) in [(1, host), (2, peer)] {
-        on.sh(&format!("ip -6 addr add fd00:1::{number}/64 dev eth1 nodad"));
-    }
-    let v4 = host.sh("ip -4 -o addr show dev eth1").split_whitespace().nth(3).unwrap().replace("/16", "");
-    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, "fd00:1::1", 4791));
+    let (v4, v6) = addresses(host, peer);
+    assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, &v6, 4791));
     let storage = "    - firewall_rule: {name: storage, protocol: tcp, port: [2049, 20048], source: 10.0.0.0/8}\n";
     let netplay = apply(&hosts, &play(&format!("{GUIDE}{storage}")), &[]);
     let run = Told::by(&netplay, 0);
@@ -280,7 +287,7 @@ fn firewalld_has_it_after_a_reload_and_a_boot() {
         converged(&netplay, host, 4);
     };
     passes("at once");
-    assert!(arrives(peer, host, "fd00:1::1", 4791));
+    assert!(arrives(peer, host, &v6, 4791));
     host.sh("firewall-cmd --reload");
     passes("after a reload");
     reboot(host);
