@@ -12,12 +12,12 @@ fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     for host in hosts.each() {
         host.card("add 0000:86:00.0 ports=2 interfaces=eth1,eth2 rdma=mlx5_0,mlx5_1 psid=MT_0000000838 seconds=0");
     }
-    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true, "nic_tools": "",
+    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true, "firewall": true, "nic_tools": "",
         "nic_settings": {"ROCE_ENABLE": 1, "SRIOV_EN": true, "NUM_OF_VFS": 4},
         "nic_firmware": {"MT_0000000838": ">= 28.39.1002"}}"#;
     let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", playbook, "-e", vars]);
     let first = Told::by(&netplay, 0);
-    assert!(first.count("changed") >= 8, "{}", first.run.stdout);
+    assert!(first.count("changed") >= 18, "{}", first.run.stdout);
     assert_eq!(first.count("reboot_pending"), 2, "{}", first.run.stdout);
     let second = Told::by(&netplay, 0);
     assert_eq!((second.count("changed"), second.count("failed")), (0, 0), "{}", second.run.stdout);
