@@ -346,6 +346,7 @@ fn completions(args: &Completions) -> Result<u8, Errors> {
 
 fn man(args: &Man) -> Result<u8, Errors> {
     let failed = |e| Error::usage(format!("can't write man pages to {}: {e}", args.folder.display()));
+    std::fs::create_dir_all(&args.folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), &args.folder).map_err(failed)?;
     Ok(0)
 }
