@@ -228,28 +228,23 @@ fn common(line: &[u8]) -> bool {
 fn forms(line: &[u8]) -> Vec<Pattern> {
     let word = line.len() < LONG;
     let (mut plain, mut exact) = (BTreeSet::new(), BTreeSet::new());
+    // What a template's filters and other programs make of it,
+    let mut written = vec![line.to_vec(), double_quoted(line)];
+    written.push(replace(line, |b| (b == b'\'').then_some("'\"'\"'")));
     let text = String::from_utf8_lossy(line);
-    plain.insert(line.to_vec());
-    // As a word of a shell script, within one that is quoted itself, and so on; as `print_bytes` writes it.
-    for mut form in [line.to_vec(), printf(line)] {
-        for _ in 0..4 {
-            plain.insert(form.clone());
-            form = replace(&form, |b| (b == b'\'').then_some("'\\''"));
-        }
-    }
-    plain.insert(replace(line, |b| match b {
-        b'"' => Some("\\\""),
-        b'\\' => Some("\\\\"),
-        b'$' => Some("\\$"),
-        b'`' => Some("\\`"),
-        _ => None,
-    }));
     let json = serde_json::Value::from(&*text).to_string();
     let json = &json[1..json.len() - 1];
-    plain.insert(json.as_bytes().to_vec());
-    plain.insert(ascii(json).into_bytes());
-    for kept in ["-_.~", "-_.~/", "-_."] {
-        plain.insert(percent(line, kept).into_bytes());
+    written.extend([json.as_bytes().to_vec(), ascii(json).into_bytes()]);
+    written.extend(["-_.~", "-_.~/", "-_.", "-_./"].map(|kept| percent(line, kept).into_bytes()));
+    for form in written {
+        // and that in a file's content, as `print_bytes` writes it; either as a word of a shell script, within one that
+        // is quoted itself, and so on.
+        for mut form in [printf(&form), form] {
+            for _ in 0..4 {
+                plain.insert(form.clone());
+                form = replace(&form, |b| (b == b'\'').then_some("'\\''"));
+            }
+        }
     }
     if !word {
         // Three bytes are four characters; those that other bytes have a part in are left out.
@@ -262,6 +257,17 @@ fn forms(line: &[u8]) -> Vec<Pattern> {
     }
     let plain = plain.into_iter().map(|bytes| Pattern { bytes, word, exact: word });
     plain.chain(exact.into_iter().map(|bytes| Pattern { bytes, word: false, exact: true })).collect()
+}
+
+/// As it stands between the double quotes of a shell.
+fn double_quoted(line: &[u8]) -> Vec<u8> {
+    replace(line, |b| match b {
+        b'"' => Some("\\\""),
+        b'\\' => Some("\\\\"),
+        b'$' => Some("\\$"),
+        b'`' => Some("\\`"),
+        _ => None,
+    })
 }
 
 fn replace(bytes: &[u8], with: impl Fn(u8) -> Option<&'static str>) -> Vec<u8> {
@@ -398,7 +404,13 @@ mod tests {
             }
             let put = print_bytes(format!("{before}{secret}\n").as_bytes());
             let json = serde_json::json!({ "v": secret }).to_string();
-            for (form, text) in [("script", &script), ("printf", &put), ("json", &json), ("bare", &secret.to_owned())] {
+            let quoted = format!("a={}", crate::shell::python_quote(&format!("{before} {secret}")));
+            let url = format!("//u:{}@h", percent(secret.as_bytes(), "-_./"));
+            let files = [&json, &quoted, &url].map(|text| print_bytes(text.as_bytes()));
+            let steps = files.each_ref().map(|text| Script::new().command([text]).as_str().to_owned());
+            let forms = [("script", &script), ("printf", &put), ("json", &json), ("quoted", &quoted), ("url", &url)];
+            let forms = forms.into_iter().chain(files.iter().chain(&steps).map(|text| ("file", text)));
+            for (form, text) in forms.chain([("bare", &secret.to_owned())]) {
                 prop_assert!(set.redact(text).contains(MASK), "{form}: {text}");
             }
             let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{before}{secret}"));

@@ -105,6 +105,16 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// A word of a shell script as Python's `shlex.quote` writes it, which is the filter `quote` of Ansible: each character
+/// is written alike wherever it stands, so that a secret in it is found.
+pub fn python_quote(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !text.is_empty() && text.chars().all(safe) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r#"'"'"'"#))
+}
+
 /// Shell text that prints these bytes by the builtin `printf`, some lines at a time: none is cut, so that a secret in it
 /// is found. Never a here-document (bash puts a large one into /tmp) and never a process argument.
 pub fn print_bytes(bytes: &[u8]) -> String {
@@ -159,6 +169,20 @@ mod tests {
         #[test]
         fn bytes_survive_printf(bytes in prop::collection::vec(any::<u8>(), 0..6000)) {
             prop_assert_eq!(sh(&print_bytes(&bytes)), bytes);
+        }
+    }
+
+    #[test]
+    fn the_filter_quotes_as_python_does() {
+        for (text, quoted) in [
+            ("", "''"),
+            ("a-b_c@d%e+f=g:h,i.j/k", "a-b_c@d%e+f=g:h,i.j/k"),
+            ("a b", "'a b'"),
+            ("it's $x", r#"'it'"'"'s $x'"#),
+            ("é", "'é'"),
+        ] {
+            assert_eq!(python_quote(text), quoted);
+            assert_eq!(sh(&format!("printf %s {quoted}")), text.as_bytes());
         }
     }
 

@@ -729,3 +729,23 @@ fn ten_thousand_hosts_are_quick_and_share_their_groups() {
     assert_eq!(inventory.shared.len(), 101, "one map for each rack, and one for the implicit localhost");
     assert!(took < Duration::from_secs(10), "{took:?} (a tenth of that when it is optimised)");
 }
+
+#[test]
+fn a_link_to_nowhere_is_told() {
+    let dir = folder(&[("hosts", "h\n"), ("group_vars/all/a.yml", "x: 1\n")]);
+    for (link, to) in [("host_vars/h.yml", "h.yml"), ("group_vars/all/b.yml", "/nowhere")] {
+        let link = dir.path().join(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(to, link).unwrap();
+    }
+    let (inventory, warnings) = load(&dir, "hosts");
+    assert!(inventory.vars(inventory.host("h").unwrap()).get("x").is_some());
+    let told: Vec<&str> = warnings.iter().map(|w| w.message.rsplit('/').next().unwrap()).collect();
+    assert_eq!(
+        told,
+        [
+            "b.yml is a link that leads nowhere: its variables aren't read",
+            "h.yml is a link that leads nowhere: its variables aren't read"
+        ]
+    );
+}

@@ -163,7 +163,10 @@ fn files_of(
         .map(|ext| format!("{name}{ext}"))
         .filter(|file| names.contains(OsString::from(file).as_os_str()))
         .map(|file| folder.join(file))
-        .filter(|path| path.exists());
+        .collect::<Vec<_>>();
+    let nowhere = paths.extract_if(.., |path| !path.exists());
+    warnings.extend(nowhere.map(|path| leads_nowhere(&path)));
+    let mut paths = paths.into_iter();
     let mut files = Vec::new();
     let Some(first) = paths.next() else { return Ok(files) };
     if let Some(other) = paths.next() {
@@ -172,14 +175,20 @@ fn files_of(
         warnings.push(Error::new(Kind::Inventory, message).hint("Ansible reads only the first, too"));
     }
     if first.is_dir() {
-        walk(&first, &mut files)?
+        walk(&first, &mut files, warnings)?
     } else {
         files.push(first)
     }
     Ok(files)
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+/// Of a link to what isn't there, or to itself.
+fn leads_nowhere(path: &Path) -> Warning {
+    let message = format!("{} is a link that leads nowhere: its variables aren't read", path.display());
+    Error::new(Kind::Inventory, message).hint("Ansible passes it over, too; mend the link or remove it")
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     for name in listing(folder)? {
         let path = folder.join(&name);
         let name = name.to_string_lossy();
@@ -189,10 +198,14 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
         let extension = name.rfind('.').map_or("", |at| &name[at..]);
         if path.is_dir() {
             if extension.is_empty() {
-                walk(&path, files)?;
+                walk(&path, files, warnings)?;
             }
-        } else if path.is_file() && EXTENSIONS.contains(&extension) {
-            files.push(path);
+        } else if EXTENSIONS.contains(&extension) {
+            if path.is_file() {
+                files.push(path);
+            } else if !path.exists() {
+                warnings.push(leads_nowhere(&path));
+            }
         }
     }
     Ok(())

@@ -18,6 +18,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -366,15 +367,26 @@ fn run(path: &Path, label: Option<&str>) -> Result<Vec<u8>, Error> {
     if let (true, Some(label)) = (client, label) {
         command.args(["--vault-id", label]);
     }
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).stdin(Stdio::inherit()).output();
-    let output = output.map_err(|e| {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).stdin(Stdio::inherit()).spawn();
+    let mut child = child.map_err(|e| {
         wrong(format!("can't be run: {e}"))
             .hint("it is run because it is executable; if it holds the password, `chmod -x` it")
     })?;
-    match output.status.code() {
-        Some(0) => Ok(output.stdout),
+    let mut printed = Vec::new();
+    let long = |printed: &Vec<u8>| printed.len() as u64 > LONGEST_PASSWORD;
+    let read = child.stdout.take().map(|pipe| pipe.take(LONGEST_PASSWORD + 1).read_to_end(&mut printed));
+    if long(&printed) {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|e| wrong(format!("can't be waited for: {e}")))?;
+    if long(&printed) {
+        return Err(wrong(format!("prints more than {LONGEST_PASSWORD} bytes, which is no password")));
+    }
+    read.transpose().map_err(|e| wrong(format!("can't be read: {e}")))?;
+    match status.code() {
+        Some(0) => Ok(printed),
         Some(2) if client => Err(wrong(format!("knows no password `{}` (exit code 2)", label.unwrap_or(DEFAULT)))),
-        _ => Err(wrong(format!("failed: {}", output.status))),
+        _ => Err(wrong(format!("failed: {status}"))),
     }
 }
 

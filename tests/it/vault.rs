@@ -49,6 +49,11 @@ fn a_password_comes_from_a_file_a_program_or_the_environment() {
     assert_eq!(listed("wrong@hosts.yaml, any@program").0, 0);
     let (code, _, err) = listed("nowhere@none");
     assert!(code == 1 && err.starts_with("error: the vault password file none doesn't exist"), "{err}");
+    let endless = site.path().join("endless");
+    fs::write(&endless, "#!/bin/sh\nexec yes\n").unwrap();
+    fs::set_permissions(&endless, fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, _, err) = validate(&["--vault-password-file", "endless"], None);
+    assert!(code == 1 && err.contains("the vault password program endless prints more than 1048576 bytes"), "{err}");
     let (code, _, err) = validate(&[], None);
     assert_eq!(code, 1);
     assert!(

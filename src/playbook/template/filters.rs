@@ -140,7 +140,12 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.add_filter("basename", |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned());
     env.add_filter("dirname", |path: &str| path.rsplit_once('/').map_or("", |(d, _)| d).to_owned());
     env.add_filter("quote", |v: &Value| {
-        shlex::try_quote(&text(v)).map(|q| q.into_owned()).map_err(|_| bad("a NUL character can't be quoted"))
+        let text = text(v);
+        if text.contains('\0') {
+            Err(bad("a NUL character can't be quoted"))
+        } else {
+            Ok(crate::shell::python_quote(&text))
+        }
     });
     env.add_test("version", version);
     for name in ["lookup", "query", "q"] {

@@ -183,7 +183,7 @@ fn filters_are_those_of_ansible() {
         ("{{ 'Yes' | bool }}", "TRUE"),
         ("{{ (1 == 1) | ternary('a', 'b') }}", "'a'"),
         ("{{ '/a/b.c' | basename }}{{ '/a/b.c' | dirname }}", "'b.c/a'"),
-        ("{{ \"it's\" | quote }}", "'\"it's\"'"),
+        ("{{ \"it's\" | quote }}", r#"''it'"'"'s''"#),
         ("{{ s.split('.')[1] }}", "'100'"),
         ("{{ d.items() | list | length }}", "2"),
         ("{{ d.get('zz', 'none') }}", "'none'"),

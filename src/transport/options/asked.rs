@@ -171,6 +171,8 @@ impl Asked {
             Some((path, span)) => defaults.other_config(path, span)?,
             None => defaults.config.clone(),
         };
+        // Before the configuration is asked: its `Match exec` and ProxyCommand give names to a shell.
+        is_name(address, "the address", host)?;
         let context = Context {
             original: address,
             local_user: &defaults.local_user,
@@ -195,6 +197,8 @@ impl Asked {
         if tokens.host.is_empty() {
             return Err(Error::usage(format!("the host {host} has an empty address")).hint("set ansible_host"));
         }
+        is_name(&tokens.host, "the address", host)?;
+        is_name(&user, "the user", host)?;
         let mut identities = Vec::new();
         for file in settings.iter().filter(|s| s.key == "identityfile" && s.words[0] != "none") {
             let path = tokens.path(&file.words[0]);
@@ -346,6 +350,25 @@ fn destination(text: &str) -> Option<(Option<String>, String, Option<String>)> {
         },
     };
     (!host.is_empty() && user.as_deref() != Some("")).then(|| (user, host.to_owned(), port.map(str::to_owned)))
+}
+
+/// Whether a name can be given to a shell and to ssh, as OpenSSH's client looks at it (ssh.c, `valid_hostname` and
+/// `valid_ruser`): a backslash stands in users of a domain alone.
+///
+/// # Errors
+/// It holds what a shell would act on, or begins as an option does.
+fn is_name(name: &str, what: &str, host: &str) -> Result<(), Error> {
+    let user = what == "the user";
+    let bad = |c: char| c.is_control() || "'`\"$;&<>|(){}".contains(c) || (!user && (c == '\\' || c.is_whitespace()));
+    let found = if name.starts_with('-') { Some('-') } else { name.chars().find(|c| bad(*c)) };
+    let found = found.or_else(|| (user && (name.ends_with('\\') || name.contains(" -"))).then_some('\\'));
+    match found {
+        None => Ok(()),
+        Some(c) => Err(Error::usage(format!(
+            "{what} of {host}, {name:?}, has {c:?} in it, which no such name may have"
+        ))
+        .hint("a shell could run it, in a ProxyCommand or `Match exec` of OpenSSH's configuration; mend the variable")),
+    }
 }
 
 /// The bastion of a ProxyCommand `ssh … -W %h:%p HOST`, and what it asks of the connection to it; nothing for another

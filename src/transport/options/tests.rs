@@ -231,3 +231,39 @@ fn variables_of_becoming_win_over_keywords() {
         assert!(error.message.starts_with(expected) && error.place.is_some(), "{error}");
     }
 }
+
+#[test]
+fn a_name_that_a_shell_would_run_reaches_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("mark");
+    // Asked of the shell while the configuration is read.
+    let (_home, defaults) = defaults("Match exec \"test -n %h\"\n ProxyCommand nc %h %p\n");
+    for transport in ["ssh2", "openssh"] {
+        let told = |key: &str, value: &str| {
+            let vars = format!("{{netplay_transport: {transport}, {key}: {value:?}}}");
+            target(&vars, &defaults).map(|t| t.address).map_err(|e| e.to_string())
+        };
+        let run = mark.display();
+        for (key, value) in [
+            ("ansible_host", format!("a|touch {run}")),
+            ("ansible_host", format!("a$(touch {run})")),
+            ("ansible_host", format!("a\ntouch {run}")),
+            ("ansible_host", "-oProxyCommand=x".to_owned()),
+            ("ansible_host", "a b".to_owned()),
+            ("ansible_user", format!("u`touch {run}`")),
+            ("ansible_user", format!("u$(touch {run})")),
+            ("ansible_user", "-l".to_owned()),
+            ("ansible_user", "a\\".to_owned()),
+        ] {
+            let said = told(key, &value).unwrap_err();
+            assert!(said.contains("which no such name may have") && said.contains("of n1"), "{said}");
+        }
+        for value in ["10.0.0.1", "fe80::1%eth0", "gpu_01.rack-2", "bücher.example"] {
+            assert_eq!(told("ansible_host", value).unwrap(), value);
+        }
+        for value in ["ops", "DOMAIN\\ops", "ops@example.org", "first last"] {
+            told("ansible_user", value).unwrap();
+        }
+    }
+    assert!(!mark.exists());
+}
