@@ -99,7 +99,7 @@ fn a_check_names_what_would_come_and_go() {
     let host = hosts.first();
     ready(
         host,
-        "deb time-x 'Provides: time-daemon\nConflicts: time-daemon'; deb time-y 'Provides: time-daemon\nConflicts: time-daemon'",
+        "deb tool-c++; deb time-x 'Provides: time-daemon\nConflicts: time-daemon'; deb time-y 'Provides: time-daemon\nConflicts: time-daemon'",
     );
     host.sh("apt-get -qq update; apt-get -qq install time-x >/dev/null");
     let play = told::play("  - package: {name: tool-b}\n  - package: {name: tool-a}\n");
@@ -107,6 +107,10 @@ fn a_check_names_what_would_come_and_go() {
     assert!(check.stdout.contains(r#"{"field":"tool-b","from":null,"to":"1.0","effect":"now"}"#), "{check:?}");
     assert!(check.stdout.contains(r#"{"field":"along with it","from":null,"to":"lib-b 1.0","effect":"now"}"#));
     assert_eq!(status(host, "tool-b"), "");
+    // apt would take the sign for "install", and install tool-a.
+    one(&hosts, "{name: tool-a+}").fails("Unable to locate package tool-a+");
+    assert_eq!(status(host, "tool-a"), "");
+    one(&hosts, "{name: tool-c++}").is("changed");
     // One that stands against another takes its place only if that is named.
     one(&hosts, "{name: time-y}").fails("it would remove time-x too, which the play doesn't name");
     assert_eq!(status(host, "time-x"), "ii");

@@ -32,6 +32,7 @@ words() {
 foresee() {
   words "$@"
   named=" $n "
+  exact $plus || { why="E: Unable to locate package $unknown"; return 1; }
   said=$(apt -s install $w 2>&1) || { why=$(errors); return 1; }
   lost=$(printf '%s\n' "$said" | while read -r verb name _; do
     [ "$verb" = Remv ] || continue

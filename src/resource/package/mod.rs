@@ -33,13 +33,16 @@ struct Apt;
 /// dnf or yum.
 struct Dnf;
 
+/// How apt is kept from taking a name for more than a name.
+const EXACT: &str = include_str!("exact.sh");
+
 impl Joint for Apt {
     fn name(&self) -> &'static str {
         "apt"
     }
     fn script(&self, parts: &[&str], seconds: u32) -> Script {
         let script = Script::new().set("seconds", &seconds.to_string()).args(parts);
-        script.line(include_str!("parts.sh")).line(include_str!("apt.sh"))
+        script.line(include_str!("parts.sh")).line(EXACT).line(include_str!("apt.sh"))
     }
 }
 

@@ -67,7 +67,7 @@ impl Group for Packages {
     const NAME: &'static str = "packages";
 
     fn compose(args: &[&str]) -> Vec<Fragment> {
-        vec![Script::new().args(args).line(include_str!("probe.sh")).into()]
+        vec![Script::new().args(args).line(super::EXACT).line(include_str!("probe.sh")).into()]
     }
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {

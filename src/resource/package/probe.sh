@@ -53,7 +53,10 @@ if [ -s /var/lib/dpkg/status ] && command -v dpkg-query >/dev/null && command -v
   set -f
   all=
   for p; do split "$p"; for w in $gone; do all="$all $w-"; done; done
-  look() { lim 60 apt-get -s -q -y -o APT::Get::AutomaticRemove=false install $new $all; }
+  look() {
+    exact $new || { echo "E: Unable to locate package $unknown"; return 100; }
+    lim 60 apt-get -s -q -y -o APT::Get::AutomaticRemove=false install $new $all
+  }
   plans "$@"
   exit 0
 fi
