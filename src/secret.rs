@@ -229,13 +229,18 @@ fn forms(line: &[u8]) -> Vec<Pattern> {
     let word = line.len() < LONG;
     let (mut plain, mut exact) = (BTreeSet::new(), BTreeSet::new());
     // What a template's filters and other programs make of it,
-    let mut written = vec![line.to_vec(), double_quoted(line)];
-    written.push(replace(line, |b| (b == b'\'').then_some("'\"'\"'")));
     let text = String::from_utf8_lossy(line);
-    let json = serde_json::Value::from(&*text).to_string();
-    let json = &json[1..json.len() - 1];
-    written.extend([json.as_bytes().to_vec(), ascii(json).into_bytes()]);
+    let inner = |text: &str| {
+        let json = serde_json::Value::from(text).to_string();
+        json[1..json.len() - 1].to_owned()
+    };
+    let mut bare = vec![line.to_vec(), text.to_uppercase().into_bytes(), text.to_lowercase().into_bytes()];
+    let json = inner(&text);
+    bare.extend([ascii(&json).into_bytes(), inner(&json).into_bytes(), json.into_bytes()]);
+    let mut written: BTreeSet<Vec<u8>> = bare.iter().map(|form| double_quoted(form)).collect();
+    written.extend(bare.iter().map(|form| replace(form, |b| (b == b'\'').then_some("'\"'\"'"))));
     written.extend(["-_.~", "-_.~/", "-_.", "-_./"].map(|kept| percent(line, kept).into_bytes()));
+    written.extend(bare);
     for form in written {
         // and that in a file's content, as `print_bytes` writes it; either as a word of a shell script, within one that
         // is quoted itself, and so on.
@@ -405,10 +410,12 @@ mod tests {
             let put = print_bytes(format!("{before}{secret}\n").as_bytes());
             let json = serde_json::json!({ "v": secret }).to_string();
             let quoted = format!("a={}", crate::shell::python_quote(&format!("{before} {secret}")));
+            let nested = format!("a={}", crate::shell::python_quote(&json));
+            let again = serde_json::Value::from(&*json).to_string();
             let url = format!("//u:{}@h", percent(secret.as_bytes(), "-_./"));
-            let files = [&json, &quoted, &url].map(|text| print_bytes(text.as_bytes()));
+            let files = [&json, &quoted, &nested, &again, &url].map(|text| print_bytes(text.as_bytes()));
             let steps = files.each_ref().map(|text| Script::new().command([text]).as_str().to_owned());
-            let forms = [("script", &script), ("printf", &put), ("json", &json), ("quoted", &quoted), ("url", &url)];
+            let forms = [("script", &script), ("printf", &put), ("json", &json), ("quoted", &quoted), ("nested", &nested), ("again", &again), ("url", &url)];
             let forms = forms.into_iter().chain(files.iter().chain(&steps).map(|text| ("file", text)));
             for (form, text) in forms.chain([("bare", &secret.to_owned())]) {
                 prop_assert!(set.redact(text).contains(MASK), "{form}: {text}");

@@ -1,7 +1,7 @@
 //! What failed: why, on which hosts, what was skipped because of it, and what to do. Told once, at the end.
 
 use super::fold::{Folded, Hosts};
-use super::outcome::changes;
+use super::outcome::{DONE, OPEN, changes};
 use super::text::{Palette, clean, count, wrap};
 use crate::event::{HostEvent, HostStatus, Problem, ResourceEvent, Status};
 use std::collections::HashMap;
@@ -280,8 +280,8 @@ fn tell(blocks: &[Block], out: &mut String, hosts: &mut Hosts, palette: Palette,
     out.push_str(&format!("{}\n", wrap(&start, width, 4)));
     let mut detail = |text: &str| out.push_str(&format!("    {}\n", wrap(text, width.map(|w| w.saturating_sub(4)), 6)));
     lines.for_each(&mut detail);
-    failure.done.iter().for_each(|change| detail(&format!("changed all the same: {change}")));
-    failure.changes.iter().for_each(|change| detail(&format!("still to change: {change}")));
+    failure.done.iter().for_each(|change| detail(&format!("{DONE}{change}")));
+    failure.changes.iter().for_each(|change| detail(&format!("{OPEN}{change}")));
     for (i, line) in failure.hint.iter().flat_map(|hint| hint.lines()).enumerate() {
         let line = line.replace(SELF, name);
         detail(&if i == 0 { format!("help: {line}") } else { format!("      {line}") });

@@ -48,12 +48,19 @@ pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
 fn failed(event: &ResourceEvent) -> Vec<String> {
     let mut lines = vec!["failed, ignored".to_owned()];
     if let Some(error) = &event.error {
-        lines[0] += &format!(": {}", clean(&error.message));
+        let mut said = error.message.lines().map(|line| clean(line).into_owned());
+        lines[0] += &format!(": {}", said.next().unwrap_or_default());
+        lines.extend(said);
         lines.extend(error.hint.iter().map(|hint| format!("help: {}", clean(hint))));
     }
-    lines.extend(changes(event, &event.changes));
+    lines.extend(changes(event, &event.done).into_iter().map(|change| format!("{DONE}{change}")));
+    lines.extend(changes(event, &event.changes).into_iter().map(|change| format!("{OPEN}{change}")));
     lines
 }
+
+/// How what a failed resource changed is told, and what it didn't.
+pub(super) const DONE: &str = "changed all the same: ";
+pub(super) const OPEN: &str = "still to change: ";
 
 /// The values that differ, `FIELD FROM → TO`; short ones share a line (`live 1500 → 9000; boot absent → 9000`). Fields
 /// with the same values share them. The field isn't named where it is the resource's own name, nor where all there is,

@@ -14,7 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inventory", &["error", "hostlist", "secret", "source", "yaml"]),
     ("resource", &["error", "shell", "source", "yaml"]),
     ("facts", &["resource", "shell"]),
-    ("playbook", &["error", "inventory", "resource", "source", "yaml"]),
+    ("playbook", &["error", "inventory", "resource", "shell", "source", "yaml"]),
     ("graph", &["error", "playbook", "resource"]),
     ("event", &["resource"]),
     ("plan", &["error", "event", "graph", "playbook", "resource"]),

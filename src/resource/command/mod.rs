@@ -214,11 +214,21 @@ impl Resource for Command {
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
-        self.wanted(now, "")
-    }
-
-    fn verify(&self, now: &State) -> Vec<Change> {
-        self.wanted(now, "it ran, and its guard still says that it is to run: ")
+        if now.verdicts.is_empty() || !now.verdicts.iter().all(|(run, _)| *run) {
+            return Vec::new();
+        }
+        let change = |(condition, (_, code)): (&Condition, &(bool, Option<i32>))| {
+            let exit = |code: Option<i32>| code.map(|code| format!("exit code {code}"));
+            match condition {
+                Condition::Creates(path) => Change::now(format!("creates {path}"), None::<&str>, "there"),
+                Condition::Removes(path) => Change::now(format!("removes {path}"), "there", None::<&str>),
+                Condition::Unless(text) => Change::now(format!("unless `{}`", text.trim()), exit(*code), exit(Some(0))),
+                Condition::Onlyif(text) => {
+                    Change::now(format!("onlyif `{}`", text.trim()), exit(*code), "an exit code other than 0")
+                }
+            }
+        };
+        self.guards.iter().zip(&now.verdicts).map(change).collect()
     }
 
     fn apply(&self, _now: &State) -> Vec<Step> {
@@ -248,29 +258,6 @@ impl Resource for Command {
             (Some(ChangedWhen::If(holds)), Some(output)) => holds(output.code, &output.text()),
             (Some(_), _) => Ok(false),
         }
-    }
-}
-
-impl Command {
-    /// What the guards want, if all of them say that the command is to run.
-    fn wanted(&self, now: &State, before: &str) -> Vec<Change> {
-        if now.verdicts.is_empty() || !now.verdicts.iter().all(|(run, _)| *run) {
-            return Vec::new();
-        }
-        let change = |(condition, (_, code)): (&Condition, &(bool, Option<i32>))| {
-            let exit = |code: Option<i32>| code.map(|code| format!("exit code {code}"));
-            match condition {
-                Condition::Creates(path) => Change::now(format!("{before}creates {path}"), None::<&str>, "there"),
-                Condition::Removes(path) => Change::now(format!("{before}removes {path}"), "there", None::<&str>),
-                Condition::Unless(text) => {
-                    Change::now(format!("{before}unless `{}`", text.trim()), exit(*code), exit(Some(0)))
-                }
-                Condition::Onlyif(text) => {
-                    Change::now(format!("{before}onlyif `{}`", text.trim()), exit(*code), "an exit code other than 0")
-                }
-            }
-        };
-        self.guards.iter().zip(&now.verdicts).map(change).collect()
     }
 }
 
@@ -376,10 +363,7 @@ mod tests {
             let failing: Command = parse(&[("cmd", "echo said; exit 3"), ("unless", "exit 1")]).unwrap();
             assert_eq!(settle(shell, &failing).unwrap_err(), "exit code 3: said");
             let useless: Command = parse(&[("cmd", "true"), ("unless", "exit 1")]).unwrap();
-            assert_eq!(
-                settle(shell, &useless).unwrap_err(),
-                "it ran, and its guard still says that it is to run: unless `exit 1`: \"exit code 1\" is not \"exit code 0\""
-            );
+            assert_eq!(settle(shell, &useless).unwrap_err(), "unless `exit 1`: \"exit code 1\" is not \"exit code 0\"");
             let nowhere: Command = parse(&[("cmd", "true"), ("creates", "x"), ("chdir", "/no/where")]).unwrap();
             assert!(settle(shell, &nowhere).unwrap_err().contains("/no/where"));
         }
