@@ -183,6 +183,10 @@ impl Vault {
         if !any_sealed(node) {
             return Ok(node.clone());
         }
+        // What can't be encrypted, a mapping under this tag, is told and not passed on.
+        if is_sealed(node) {
+            return self.open(node);
+        }
         let value = match &node.value {
             Value::Seq(items) => {
                 Value::Seq(Arc::new(items.iter().map(|n| self.open_all(n)).collect::<Result<_, _>>()?))
@@ -191,7 +195,7 @@ impl Vault {
                 let opened = entries.iter().map(|(k, v)| Ok((k.clone(), self.open_all(v)?)));
                 Value::Map(Arc::new(opened.collect::<Result<_, Error>>()?))
             }
-            _ => return self.open(node),
+            _ => return Ok(node.clone()),
         };
         Ok(Node { value, ..node.clone() })
     }

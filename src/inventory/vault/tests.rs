@@ -144,6 +144,11 @@ fn what_is_wrong_is_told_at_its_place() {
     assert!(told.starts_with(first), "{told}");
     let node = Node { tag: Some("!vault".into()), ..Node::seq(&value("").span, Vec::new()) };
     assert!(two.open(&node).unwrap_err().to_string().starts_with("`!vault` stands before a list"));
+    for (text, what) in [("- !vault {a: 1}", "a mapping"), ("x: {y: !vault [1]}", "a list")] {
+        let node = yaml::load_one(&Source::new("x", text), Kind::Inventory).unwrap().unwrap();
+        let told = two.open_all(&node).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("`!vault` stands before {what}")), "{told}");
+    }
 }
 
 #[test]
