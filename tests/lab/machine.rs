@@ -205,10 +205,16 @@ fn what_later_tests_need_is_in_its_kernel() {
     let before = picture(host);
     host.sh("for m in bonding 8021q dummy sch_netem sch_fq tcp_bbr nf_tables ip6_tables rdma_rxe mlx5_core mlx5_ib; do
            modprobe $m; done
-         rdma link add rxe1 type rxe netdev eth1; ibv_devinfo -d rxe1 | grep -q PORT_ACTIVE; rdma link del rxe1
+         # The link may still be coming up after the test before, and with it the port.
+         rdma link add rxe1 type rxe netdev eth1; n=0
+         until ibv_devinfo -d rxe1 | grep -q PORT_ACTIVE; do
+           [ $((n += 1)) -lt 100 ] || { ibv_devinfo -d rxe1; ip link show eth1; exit 1; }; sleep 0.2
+         done; rdma link del rxe1
          tc qdisc add dev eth1 root netem delay 10ms; tc qdisc del dev eth1 root
          irq=$(grep virtio.*-input.0 /proc/interrupts | tail -n 1 | cut -d: -f1)
-         echo 2 >/proc/irq/$((irq))/smp_affinity; [ $(cat /proc/irq/$((irq))/smp_affinity) = 2 ]
+         pkill -STOP irqbalance || :
+         echo 2 >/proc/irq/$((irq))/smp_affinity; [ $(cat /proc/irq/$((irq))/smp_affinity) = 2 ] || { echo irq $irq; exit 1; }
+         pkill -CONT irqbalance || :
          ethtool -G eth1 rx 128; ethtool -g eth1 | grep -c '^RX:.*128'; ethtool -G eth1 rx 256
          iptables -A INPUT -i eth9 -j DROP; iptables -D INPUT -i eth9 -j DROP; nft add table ip t; nft flush ruleset");
     leave(host, &before);
