@@ -6,7 +6,8 @@
 //! journal of the unit, and an exit code other than 0 fails the unit, after the files of others were run.
 //!
 //! ```text
-//! let kept = Reapply::new(60, "irq_affinity", "eth0", Some(&script), spec.image);
+//! KEYS        Reapply::PERSIST
+//! parse()     let kept = Reapply::of(spec, 60, "irq_affinity", "eth0", &script)?;
 //! probe()     questions.extend(kept.questions())
 //! read()      let boot = kept.read(answers)?              a part of the state
 //! diff()      changes.extend(boot.change())
@@ -19,7 +20,9 @@
 //! nothing would set it at boot.
 
 use super::probes::whole::{Content, Found, Kind, WholeFile};
+use super::spec::{Key, Spec};
 use super::{Answers, Change, Claim, FileDiff, Obstacle, Put, Question, Step, Trouble};
+use crate::error::Error;
 use crate::shell::Script;
 use std::fmt::Write as _;
 
@@ -75,6 +78,28 @@ impl Reapply {
             }
         }
         Reapply { name, body: None, late: false, image }.with(script)
+    }
+
+    /// The key by which a resource says whether it has a script.
+    pub const PERSIST: Key = Key::default(
+        "persist",
+        "boolean",
+        "true",
+        "Whether it is set again after a boot and when the driver is loaded anew. `false` takes the file away that does so.",
+    );
+
+    /// The script of a resource, as its key [`Reapply::PERSIST`] says.
+    ///
+    /// # Errors
+    /// The key is no truth value.
+    pub fn of(spec: &Spec<'_>, order: u8, kind: &str, of: &str, script: &Script) -> Result<Reapply, Error> {
+        let persist = spec.bool("persist")?.unwrap_or(true);
+        Ok(Reapply::new(order, kind, of, persist.then_some(script), spec.image))
+    }
+
+    /// Whether there is to be a file.
+    pub fn is_wanted(&self) -> bool {
+        self.body.is_some()
     }
 
     /// One whose script is only known with the state: [`Reapply::with`] gives it, before [`Reapply::read`].

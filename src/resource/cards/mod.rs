@@ -8,11 +8,26 @@ pub(super) use pending::{FOLDER, Loads, Mark, Standing, new_line, standing};
 pub(super) use set::{Setting, step};
 
 use crate::error::Error;
-use crate::resource::{Change, Spec, Trouble};
+use crate::resource::{Change, Fragment, Output, Spec, Trouble};
+use crate::shell::Script;
 use std::collections::BTreeMap;
 
 /// Shell functions: `cards`, `resolve`, `each`, `each_card`, `tool`.
-pub(super) const CARDS: &str = include_str!("cards.sh");
+const CARDS: &str = include_str!("cards.sh");
+
+/// What a group asks of the cards: this script behind the shell functions. Its answer to all arguments is one [`Found`].
+pub(super) fn ask(args: &[&str], script: &'static str) -> Vec<Fragment> {
+    vec![Script::new().set("D", FOLDER).args(args).line(CARDS).line(script).into()]
+}
+
+/// The answer of such a group, for each argument.
+pub(super) fn answers(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
+    let read = |output: &Output| match output.code {
+        0 => Ok(Found::read(&output.text())),
+        code => Err(Trouble::new(format!("the cards can't be asked: exit code {code}: {}", output.complaint()))),
+    };
+    args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
+}
 
 /// How long a tool is waited for when it is asked, in seconds; it is in the scripts too.
 pub(super) const ASK_SECONDS: u32 = 60;

@@ -3,13 +3,12 @@
 mod version;
 
 use self::version::{Rule, Version};
-use super::cards::{self, CARDS, Device, FOLDER, Found, Loads, Standing, new_line, standing};
+use super::cards::{self, Device, Found, Loads, Standing, new_line, standing};
 use super::spec::{Key, Spec, text};
 use super::{
     Answers, Change, Claim, Fragment, Group, Need, Obstacle, Output, Question, Reading, Resource, Stale, Step, Trouble,
 };
 use crate::error::Error;
-use crate::shell::Script;
 use std::collections::BTreeMap;
 
 /// The name under which a burnt image is noted as waiting for a boot.
@@ -53,15 +52,11 @@ impl Group for Firmwares {
     const NAME: &'static str = "card firmware";
 
     fn compose(args: &[&str]) -> Vec<Fragment> {
-        vec![Script::new().set("D", FOLDER).args(args).line(CARDS).line(include_str!("probe.sh")).into()]
+        cards::ask(args, include_str!("probe.sh"))
     }
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
-        let read = |output: &Output| match output.code {
-            0 => Ok(Found::read(&output.text())),
-            code => Err(Trouble::new(format!("the cards can't be asked: exit code {code}: {}", output.complaint()))),
-        };
-        args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
+        cards::answers(args, outputs)
     }
 }
 

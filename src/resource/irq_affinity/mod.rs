@@ -24,7 +24,6 @@ pub struct IrqAffinity {
     policy: Policy,
     script: Script,
     kept: Reapply,
-    persist: bool,
     image: bool,
 }
 
@@ -120,13 +119,7 @@ impl Resource for IrqAffinity {
             "In the place of `policy`: the CPUs to which the queues are dealt out, such as `0-15` or `0,2,4`. All have to \
              be online; isolated ones are taken too.",
         ),
-        Key::default(
-            "persist",
-            "boolean",
-            "true",
-            "Whether it is set again after a boot and when the driver is loaded anew. `false` takes the file away that \
-             does so.",
-        ),
+        Reapply::PERSIST,
         Key::refused("state", "interrupts always have a CPU; `policy: all` leaves them to all"),
     ];
     const EXAMPLE: &'static str = "\
@@ -156,9 +149,8 @@ impl Resource for IrqAffinity {
         let list = if let Policy::These(cpus) = &policy { cpus.to_string() } else { String::new() };
         let script = Script::new().set("i", &interface).set("policy", policy.word()).set("cpus", &list);
         let script = script.line(include_str!("place.sh"));
-        let persist = spec.bool("persist")?.unwrap_or(true);
-        let kept = Reapply::new(ORDER, Self::TYPE, &interface, persist.then_some(&script), spec.image);
-        Ok(IrqAffinity { interface, policy, script, kept, persist, image: spec.image })
+        let kept = Reapply::of(spec, ORDER, Self::TYPE, &interface, &script)?;
+        Ok(IrqAffinity { interface, policy, script, kept, image: spec.image })
     }
 
     fn identity(&self) -> String {
@@ -251,7 +243,7 @@ impl Resource for IrqAffinity {
                 return Some(Obstacle::stops(trouble.hint(format!("it has {}", found.online))));
             }
         }
-        if found.balances || (found.balances_at_boot && self.persist) {
+        if found.balances || (found.balances_at_boot && self.kept.is_wanted()) {
             let when = if found.balances { "irqbalance runs" } else { "irqbalance starts at boot" };
             let trouble = Trouble::new(format!("{when}, and would undo it within ten seconds"));
             let hint = "put `service: {name: irqbalance, state: stopped, enabled: false}` before it";

@@ -12,7 +12,7 @@ mod value;
 use self::judge::{Is, Item};
 use self::set::Setting;
 use self::table::Table;
-use super::cards::{self, CARDS, Device, FOLDER, Found, new_line};
+use super::cards::{self, Device, Found, new_line};
 use super::probes::links::{LinkList, Links};
 use super::probes::session::{Session, SessionEnds};
 use super::spec::{Key, Spec};
@@ -21,7 +21,6 @@ use super::{
     Trouble,
 };
 use crate::error::Error;
-use crate::shell::Script;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -58,15 +57,11 @@ impl Group for Settings {
     const NAME: &'static str = "card settings";
 
     fn compose(args: &[&str]) -> Vec<Fragment> {
-        vec![Script::new().set("D", FOLDER).args(args).line(CARDS).line(include_str!("probe.sh")).into()]
+        cards::ask(args, include_str!("probe.sh"))
     }
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
-        let read = |output: &Output| match output.code {
-            0 => Ok(Found::read(&output.text())),
-            code => Err(Trouble::new(format!("the cards can't be asked: exit code {code}: {}", output.complaint()))),
-        };
-        args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
+        cards::answers(args, outputs)
     }
 }
 

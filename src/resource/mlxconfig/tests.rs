@@ -1,5 +1,5 @@
 use super::*;
-use crate::resource::cards::refusal;
+use crate::resource::cards::{FOLDER, refusal};
 use crate::resource::trial::Shell;
 use crate::resource::{AnyResource, Assessment, Inquiry};
 

@@ -166,13 +166,7 @@ impl Resource for Nic {
             "128 | 256 | 512 | 1024 | 2048 | 4096",
             "The most bytes that it reads from memory at once, by `setpci`.",
         ),
-        Key::default(
-            "persist",
-            "boolean",
-            "true",
-            "Whether it is set again after a boot and when the driver is loaded anew. `false` takes the file away that \
-             does so.",
-        ),
+        Reapply::PERSIST,
         Key::refused("mtu", "that is a type of its own: `mtu: {interface: …, mtu: 9000}`"),
     ];
     const EXAMPLE: &'static str = "\
@@ -204,8 +198,7 @@ impl Resource for Nic {
             return Err(Error::playbook(&spec.node.span, "`nic` sets nothing").hint(format!("give one of {keys}")));
         }
         let script = Nic::script(&interface, wanted.iter().map(|(kind, values)| (*kind, values.as_slice())));
-        let persist = spec.bool("persist")?.unwrap_or(true);
-        let kept = Reapply::new(ORDER, Self::TYPE, &interface, persist.then_some(&script), spec.image);
+        let kept = Reapply::of(spec, ORDER, Self::TYPE, &interface, &script)?;
         Ok(Nic { interface, wanted, kept, image: spec.image })
     }
 

@@ -192,12 +192,7 @@ impl Resource for RoceQos {
             "list of 8 integers",
             "Bytes of each receive buffer, as the device reads them back.",
         ),
-        Key::default(
-            "persist",
-            "boolean",
-            "true",
-            "Whether it is set again after a boot and when the driver is loaded anew. `false` takes the file away that does so.",
-        ),
+        Reapply::PERSIST,
         Key::refused("state", "a port always has such settings; give those that are wanted"),
     ];
     const EXAMPLE: &'static str = "\
@@ -216,10 +211,9 @@ impl Resource for RoceQos {
     fn parse(spec: &Spec<'_>) -> Result<RoceQos, Error> {
         let interface = interface(spec, "interface")?;
         let wanted = Wanted::parse(spec)?;
-        let persist = spec.bool("persist")?.unwrap_or(true);
         let ask = if wanted.of_port() || wanted.buffers.is_some() { "ask" } else { "" };
         let script = wanted.script(&interface, ask, |_| true);
-        let kept = Reapply::new(ORDER, Self::TYPE, &interface, persist.then_some(&script), spec.image);
+        let kept = Reapply::of(spec, ORDER, Self::TYPE, &interface, &script)?;
         Ok(RoceQos { interface, wanted, kept, image: spec.image })
     }
 
