@@ -172,7 +172,7 @@ impl Asked {
             None => defaults.config.clone(),
         };
         // Before the configuration is asked: its `Match exec` and ProxyCommand give names to a shell.
-        is_name(address, "the address", host)?;
+        check_address(address, host)?;
         let context = Context {
             original: address,
             local_user: &defaults.local_user,
@@ -197,8 +197,8 @@ impl Asked {
         if tokens.host.is_empty() {
             return Err(Error::usage(format!("the host {host} has an empty address")).hint("set ansible_host"));
         }
-        is_name(&tokens.host, "the address", host)?;
-        is_name(&user, "the user", host)?;
+        check_address(&tokens.host, host)?;
+        check_user(&user, host)?;
         let mut identities = Vec::new();
         for file in settings.iter().filter(|s| s.key == "identityfile" && s.words[0] != "none") {
             let path = tokens.path(&file.words[0]);
@@ -352,23 +352,37 @@ fn destination(text: &str) -> Option<(Option<String>, String, Option<String>)> {
     (!host.is_empty() && user.as_deref() != Some("")).then(|| (user, host.to_owned(), port.map(str::to_owned)))
 }
 
-/// Whether a name can be given to a shell and to ssh, as OpenSSH's client looks at it (ssh.c, `valid_hostname` and
-/// `valid_ruser`): a backslash stands in users of a domain alone.
-///
+/// What every name has that OpenSSH's client gives to nobody (ssh.c, `valid_hostname` and `valid_ruser`): a shell would act
+/// on it, or ssh take the name for an option.
+fn unfit(name: &str) -> Option<String> {
+    let bad = |c: char| c.is_control() || "'`\"$;&<>|(){}".contains(c);
+    let dash = name.starts_with('-').then(|| "begins with `-`".to_owned());
+    dash.or_else(|| name.chars().find(|c| bad(*c)).map(|c| format!("has {c:?} in it")))
+}
+
 /// # Errors
-/// It holds what a shell would act on, or begins as an option does.
-fn is_name(name: &str, what: &str, host: &str) -> Result<(), Error> {
-    let user = what == "the user";
-    let bad = |c: char| c.is_control() || "'`\"$;&<>|(){}".contains(c) || (!user && (c == '\\' || c.is_whitespace()));
-    let found = if name.starts_with('-') { Some('-') } else { name.chars().find(|c| bad(*c)) };
-    let found = found.or_else(|| (user && (name.ends_with('\\') || name.contains(" -"))).then_some('\\'));
-    match found {
-        None => Ok(()),
-        Some(c) => Err(Error::usage(format!(
-            "{what} of {host}, {name:?}, has {c:?} in it, which no such name may have"
-        ))
-        .hint("a shell could run it, in a ProxyCommand or `Match exec` of OpenSSH's configuration; mend the variable")),
-    }
+/// The address of this host is one that OpenSSH refuses.
+fn check_address(address: &str, host: &str) -> Result<(), Error> {
+    let bad = |c: char| c == '\\' || c.is_whitespace();
+    let why = unfit(address).or_else(|| address.chars().find(|c| bad(*c)).map(|c| format!("has {c:?} in it")));
+    why.map_or(Ok(()), |why| Err(refused("address", address, host, &why)))
+}
+
+/// # Errors
+/// The user of this host is one that OpenSSH refuses.
+fn check_user(user: &str, host: &str) -> Result<(), Error> {
+    // A backslash stands behind the domain of a user alone.
+    let why = unfit(user).or_else(|| match user {
+        _ if user.ends_with('\\') => Some("ends in a backslash".to_owned()),
+        _ if user.contains(" -") => Some("has a blank before a `-`".to_owned()),
+        _ => None,
+    });
+    why.map_or(Ok(()), |why| Err(refused("user", user, host, &why)))
+}
+
+fn refused(what: &str, name: &str, host: &str, why: &str) -> Error {
+    Error::usage(format!("the {what} of {host}, {name:?}, {why}, which no such name may have"))
+        .hint("a shell could run it, in a ProxyCommand or `Match exec` of OpenSSH's configuration; mend the variable")
 }
 
 /// The bastion of a ProxyCommand `ssh … -W %h:%p HOST`, and what it asks of the connection to it; nothing for another

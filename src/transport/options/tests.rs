@@ -254,6 +254,7 @@ fn a_name_that_a_shell_would_run_reaches_none() {
             ("ansible_user", format!("u$(touch {run})")),
             ("ansible_user", "-l".to_owned()),
             ("ansible_user", "a\\".to_owned()),
+            ("ansible_user", "a -l".to_owned()),
         ] {
             let said = told(key, &value).unwrap_err();
             assert!(said.contains("which no such name may have") && said.contains("of n1"), "{said}");
