@@ -354,6 +354,10 @@ mod tests {
                 Target { host_key_alias: Some("node".into()), ..target("n1", Path::new("/kh")) },
                 "ssh -o 'HostKeyAlias=node' -o 'UserKnownHostsFile=/kh' ops@n1",
             ),
+            (
+                target("n1", Path::new("/dev/null")),
+                "take out UserKnownHostsFile=/dev/null, which keeps no key, and log in once by hand",
+            ),
         ] {
             let hint = check(&KnownHosts::default(), &target, &key("ssh-ed25519", "new")).unwrap_err().hint.unwrap();
             assert!(hint.contains(&format!("{way}; or take")), "{hint}");
