@@ -91,7 +91,10 @@ impl Said {
             let name = name.rsplit_once(' ').map_or(name, |(name, _)| name);
             self.tried.push(if rest.ends_with(" agent") { format!("the agent's key {name}") } else { name.to_owned() });
         } else if let Some(path) = after("Trying private key: ") {
-            self.tried.push(path.to_owned());
+            // ssh says so of keys of usual names that aren't there, too.
+            if Path::new(path).exists() {
+                self.tried.push(path.to_owned());
+            }
         } else if let Some((path, why)) = after("no such identity: ").and_then(|d| d.split_once(": ")) {
             self.no_identity(path, why);
         }
@@ -492,11 +495,16 @@ mod tests {
     fn logins() {
         use FailureKind::Login;
         let begun = [CONNECTED, NAMED, KEY, METHODS].concat();
-        let offers = "Warning: Identity file /none not accessible: No such file or directory.\n\
-                      debug1: Offering public key: /my key ED25519 SHA256:x explicit\n\
-                      debug1: Offering public key: me@home RSA SHA256:y agent\ndebug1: Trying private key: /other\n";
+        let other = tempfile::NamedTempFile::new().unwrap();
+        let other = other.path().display();
+        let offers = &format!(
+            "Warning: Identity file /none not accessible: No such file or directory.\n\
+             debug1: Offering public key: /my key ED25519 SHA256:x explicit\n\
+             debug1: Offering public key: me@home RSA SHA256:y agent\ndebug1: Trying private key: {other}\n\
+             debug1: Trying private key: /nowhere/id_rsa\n"
+        );
         let denied = "ops@10.99.1.2: Permission denied (publickey,password).\n";
-        let tried = "tried: /none doesn't exist, /my key, the agent's key me@home, /other";
+        let tried = format!("tried: /none doesn't exist, /my key, the agent's key me@home, {other}");
         let hint = told(
             &target(),
             &[&begun, offers, denied],
