@@ -2,10 +2,11 @@
 
 import contextlib, fcntl, json, os, select, shutil, signal, socket, stat, struct, subprocess, sys, time
 
-from hosts import BRIDGES, CARD, CONTROLLER, CONTROLLER_MAC, host_files
+from faults import fault, folder, prepare
+from hosts import BRIDGES, CARD, CONTROLLER, CONTROLLER_MAC, host_files, new_host_keys
 from vm import CPUS, Monitor, accelerator, become_qemu
 from system import (BIND, CGROUP, FS, LAYER, LOGS, NEWIPC, NEWNET, NEWNS, NEWPID, NEWUTS, NODEV, NOEXEC, NOSUID, PATH,
-                    PRIVATE, RDONLY, REC, REMOUNT, ROOTFS, RUN, WISHES, check, libc, mount, put, read, replace, run, unshare)
+                    PRIVATE, RDONLY, REC, REMOUNT, ROOTFS, RUN, TRACE, WISHES, check, libc, mount, put, read, replace, run, unshare)
 
 # How long a boot may take; with a kernel that runs under software emulation, on a machine that has much to do.
 BOOT_SECONDS, VM_BOOT_SECONDS = 180, 600
@@ -86,6 +87,8 @@ def become_sshd(host):
     devices(f"{root}/dev")
     mount("run", f"{root}/run", "tmpfs", NOSUID | NODEV, "mode=755,size=64m")
     os.mkdir(f"{root}/run/sshd")
+    os.mkdir(f"{root}/run/lab")
+    mount(folder(host.name), f"{root}/run/lab", None, BIND)
     # The only files that are open for writing lie apart, so that a test can make / read-only.
     mount(f"{FS}/{host.name}/log", f"{root}/var/log", None, BIND)
     os.chdir(root)
@@ -142,7 +145,8 @@ def become_nspawn(host):
     """Makes this process the systemd-nspawn that boots a systemd host. It exits with 133 for a reboot."""
     # nspawn makes what goes over /proc when it has left our file tree, so their source lies in the host's own.
     simulated, shown = simulate(host), "/run/lab-simulated"
-    binds = [f"--bind={FS}/{host.name}/log:/var/log", f"--bind={os.path.dirname(simulated[0][0])}:{shown}"]
+    binds = [f"--bind={FS}/{host.name}/log:/var/log", f"--bind={os.path.dirname(simulated[0][0])}:{shown}",
+             f"--bind={folder(host.name)}:/run/lab"]
     binds += [f"--bind={shown}/{os.path.basename(source)}:{target}" for source, target in simulated]
     remove_cgroups(host.name)
     for top in cgroups():
@@ -176,7 +180,7 @@ class Init:
         self.report, self.lifeline, self.owner = report, lifeline, owner
         self.state = {host.name: {"kind": host.kind, "address": host.address, "state": "off", "boots": 0, "pid": 0} for host in hosts}
         self.deadline = time.time() + boot_seconds({host.kind for host in hosts})
-        self.monitors = {}
+        self.monitors, self.pipes = {}, {}
         self.poll = select.poll()
 
     def main(self):
@@ -204,6 +208,8 @@ class Init:
                     self.grant()
                 elif descriptor in self.monitors:
                     self.listen(descriptor)
+                elif descriptor in self.pipes:
+                    self.hear(descriptor)
                 elif descriptor == self.lifeline and os.read(descriptor, 1):
                     self.poll.unregister(descriptor)  # `lab up` has seen all hosts answer: the lab stays
                     self.lifeline = None
@@ -213,8 +219,39 @@ class Init:
     def save(self):
         replace(f"{RUN}/state.json", json.dumps(self.state))
 
-    def boot(self, hosts):
-        """Starts hosts: a process in a new network namespace each, then all links, then the rest."""
+    def turn(self, name, state, at=None):
+        """A host is in another state, since `at` in seconds of the machine's uptime. When it became available or ceased to
+        be is in the trace."""
+        was, self.state[name]["state"] = self.state[name]["state"], state
+        if (was == "up") != (state == "up"):
+            at = time.clock_gettime(time.CLOCK_BOOTTIME) if at is None else at
+            with open(TRACE, "a") as trace:
+                trace.write(f"{at:.3f} {name} {'up' if state == 'up' else 'down'}\n")
+
+    def hear(self, descriptor):
+        """What a host tells: that its shutdown has begun."""
+        name = self.pipes[descriptor]
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(descriptor, 4096).decode().splitlines():
+                if self.state[name]["state"] == "up":
+                    self.turn(name, "stopping", float(line.split()[1]))
+        self.save()
+
+    def prepare(self, host, power):
+        for descriptor in [number for number, name in self.pipes.items() if name == host.name]:
+            self.hear(descriptor)
+            self.poll.unregister(descriptor)
+            del self.pipes[descriptor]
+            os.close(descriptor)
+        if host.kind != "vm":
+            descriptor = prepare(host.name, power)
+            self.pipes[descriptor] = host.name
+            self.poll.register(descriptor, select.POLLIN)
+
+    def boot(self, hosts, power=()):
+        """Starts hosts: a process in a new network namespace each, then all links, then the rest. Those in `power` had none."""
+        for host in hosts:
+            self.prepare(host, host.name in power)
         # The links of an earlier boot go away with its network namespace, a little later: be sure.
         ports = [f"link del {host.name}-{link}\n" for host in hosts if self.state[host.name]["boots"] for link in host.links]
         subprocess.run(["ip", "-force", "-batch", "-"], input="".join(ports), text=True, stderr=subprocess.DEVNULL)
@@ -249,8 +286,8 @@ class Init:
                 if host.kind != "sysd":
                     pid = int(pipe.recv(16) or 0)
                 pipe.close()
-            self.state[host.name].update(
-                state="booting" if pid else "off", pid=pid, boots=self.state[host.name]["boots"] + 1)
+            self.state[host.name].update(pid=pid, boots=self.state[host.name]["boots"] + 1)
+            self.turn(host.name, "booting" if pid else "off")
         self.save()
 
     def mount_root(self, host):
@@ -270,8 +307,8 @@ class Init:
             mount(None, "/", None, REC | PRIVATE)
             pipe.send(b"n")
             pipe.recv(1)
-            configure_links(host)
             if host.kind == "sysd":
+                self.firmware(host)
                 become_nspawn(host)
             fresh = not os.path.exists(f"{FS}/{host.name}/upper")
             overlay(host)
@@ -280,12 +317,20 @@ class Init:
             unshare(NEWUTS | NEWIPC | NEWPID)
             pid = os.fork()
             if pid == 0:
+                self.firmware(host)
                 become_sshd(host)
             pipe.send(str(pid).encode())
             os._exit(0)
         except BaseException as error:
             print(f"{host.name}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
+
+    def firmware(self, host):
+        """What a machine does before its kernel runs: until then nobody answers in the network."""
+        time.sleep(float(fault(host.name, "slow-boot") or 0))
+        if fault(host.name, "new-host-key") is not None:
+            new_host_keys(f"{FS}/{host.name}/root")
+        configure_links(host)
 
     def reap(self):
         """A host whose first process has ended is off, unless it asked for a reboot."""
@@ -300,9 +345,10 @@ class Init:
         for name, entry in self.state.items():
             if entry["pid"] in ended:
                 code = ended[entry["pid"]]
-                entry.update(state="off", pid=0)
+                entry["pid"] = 0
+                self.turn(name, "off")
                 print(f"{name}: boot {entry['boots']} ended with {code}", file=sys.stderr, flush=True)
-                if entry["kind"] == "sysd" and code == 133:
+                if entry["kind"] == "sysd" and code == 133 and fault(name, "no-boot") is None:
                     again.append(self.hosts[name])
         if ended:
             self.save()
@@ -319,7 +365,7 @@ class Init:
             return
         # What one tells that has been killed, when the next one runs, or none, is no news.
         for event in events if entry["pid"] == monitor.pid else []:
-            entry["state"] = "up" if event == "up" else "booting"
+            self.turn(monitor.host.name, "up" if event == "up" else "booting")
             # The firmware resets once more by itself, so a reboot is counted when the host is up again.
             if event == "up":
                 entry["boots"] += monitor.reset
@@ -327,21 +373,26 @@ class Init:
         self.save()
 
     def grant(self):
-        """Carries out what `lab reset` and `lab renew` asked for."""
-        again = []
+        """Carries out what `lab reset`, `lab renew` and `lab powercycle` asked for."""
+        again, power = [], set()
         for name in os.listdir(WISHES):
             host, entry = self.hosts[name], self.state[name]
             if entry["pid"]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(first_process(entry), signal.SIGKILL)
+                self.turn(name, "stopping")
                 continue  # its end wakes us again
             wish = read(f"{WISHES}/{name}")
             os.unlink(f"{WISHES}/{name}")
             if wish == "renew":
                 self.forget_files(host)
+            elif wish == "powercycle":
+                power.add(name)
+                if fault(name, "no-boot") is not None:
+                    continue
             again.append(host)
         if again:
-            self.boot(again)
+            self.boot(again, power)
 
     def forget_files(self, host):
         top = f"{FS}/{host.name}"
@@ -359,7 +410,8 @@ class Init:
         changed = False
         for name, entry in self.state.items():
             if entry["state"] == "booting" and entry["kind"] != "vm" and answers(entry):
-                entry["state"], changed = "up", True
+                self.turn(name, "up", since(entry))
+                changed = True
         if changed:
             self.save()
         if self.report is not None:
@@ -377,6 +429,15 @@ def first_process(entry):
         return entry["pid"]
     children = read(f"/proc/{entry['pid']}/task/{entry['pid']}/children").split()
     return int(children[-1]) if children else entry["pid"]
+
+
+def since(entry):
+    """Since when sshd listens, in seconds of the machine's uptime: it writes its pid into a file when it does."""
+    try:
+        written = os.stat(f"/proc/{first_process(entry)}/root/run/sshd.pid").st_mtime
+    except OSError:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - (time.time() - written)
 
 
 def answers(entry):

@@ -15,6 +15,8 @@ Under the name of a tool (mlxconfig, mstconfig, mlxfwreset, mstfwreset, mstflint
 import fcntl, glob, json, os, shutil, subprocess, sys, time
 
 CARDS, TOOLS = "/var/lib/simulated-cards", "/usr/local/bin"
+# What the lab tells this host: see faults.py.
+LAB = "/run/lab"
 QOS = "/usr/local/sbin/simulated-qos"
 UNIT = "/etc/systemd/system/simulated-cards.service"
 BOOL = {0: "False", 1: "True"}
@@ -40,6 +42,16 @@ def boot_id():
         return file.read().strip()
 
 
+def faults(card):
+    """The faults of a card: its own, and those that `lab fault` has switched on for all of the host."""
+    return set(card["faults"]) | set(os.listdir(f"{LAB}/faults") if os.path.isdir(f"{LAB}/faults") else [])
+
+
+def fault_value(name):
+    with open(f"{LAB}/faults/{name}") as file:
+        return file.read()
+
+
 def path(address):
     return f"{CARDS}/{address}.json"
 
@@ -49,7 +61,8 @@ def load(address):
         card = json.load(file)
     if card["boot"] != boot_id():  # the first who asks after a boot
         card["boot"] = boot_id()
-        if "cold" not in card["faults"]:
+        waits = "cold" in faults(card) or "fwreset" in faults(card) and not card.get("armed")
+        if os.path.exists(f"{LAB}/power") or not waits:
             card = loaded(card)
         save(card)
     return card
@@ -57,10 +70,12 @@ def load(address):
 
 def loaded(card):
     """What a boot does: the card takes over what is set for it."""
-    if "stubborn" not in card["faults"]:
+    if "stubborn" not in faults(card):
         card["values"] = {name: [default, following, following] for name, (default, _, following) in card["values"].items()}
-    card["running"] = card["image"]
-    return card
+    if "resets" in faults(card) and fault_value("resets") in card["values"]:
+        lost = card["values"][fault_value("resets")]
+        lost[1:] = [lost[0]] * 2
+    return dict(card, running=card["image"], armed=False)
 
 
 def save(card):
@@ -81,7 +96,7 @@ def text(card, name, value):
     if isinstance(value, list):
         return f"Array[0..{len(value) - 1}]"
     word = ENUMS.get(stem(name), {}).get(value)
-    return f"{word}({value})" if word and "numbers" not in card["faults"] else str(value)
+    return f"{word}({value})" if word and "numbers" not in faults(card) else str(value)
 
 
 def add(address, settings):
@@ -111,7 +126,7 @@ def add(address, settings):
         subprocess.run([QOS, "tools", card["qos"]], check=True)
     if os.path.isdir("/run/systemd/system") and not os.path.exists(UNIT):
         put(UNIT, f"[Unit]\nDescription=Simulated cards\nDefaultDependencies=no\nBefore=network-pre.target sysinit.target\n"
-            f"[Service]\nType=oneshot\nExecStart={os.path.realpath(__file__)} boot\n[Install]\nWantedBy=sysinit.target\n")
+            f"[Service]\nType=oneshot\nKillMode=process\nExecStart={os.path.realpath(__file__)} boot\n[Install]\nWantedBy=sysinit.target\n")
         subprocess.run(["systemctl", "-q", "enable", os.path.basename(UNIT)], check=True)
     show()
 
@@ -127,7 +142,7 @@ def put(name, content):
 PCI, CLASS = "/sys/bus/pci/devices", "/sys/class"
 
 
-def show():
+def show(booting=False):
     with open("/proc/self/mounts") as mounts:
         shown = [line.split()[1] for line in mounts if line.startswith("simulated ")]
     for top in (CLASS, PCI):
@@ -140,11 +155,28 @@ def show():
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "simulated", top], check=True)
     shutil.copytree(kernels, CLASS, symlinks=True, dirs_exist_ok=True)
     os.makedirs(f"{CLASS}/infiniband")
+    down = booting and os.path.exists(f"{LAB}/faults/port-down")
     for address in addresses():
-        show_card(load(address))
+        show_card(load(address), down)
+    # What this process goes on with, the boot doesn't wait for.
+    if down and os.fork() == 0:
+        os.setsid()
+        for state in (INIT, ACTIVE):
+            time.sleep(float(fault_value("port-down")) / 2)
+            for port in glob.glob(f"{PCI}/*/infiniband/*/ports/1"):
+                put_state(port, state)
+        os._exit(0)
 
 
-def show_card(card):
+DOWN, INIT, ACTIVE = ("1: DOWN", "2: Polling"), ("2: INIT", "5: LinkUp"), ("4: ACTIVE", "5: LinkUp")
+
+
+def put_state(port, state):
+    for file, value in zip(("state", "phys_state"), state):
+        put(f"{port}/{file}", f"{value}\n")
+
+
+def show_card(card, down):
     for number in range(card["ports"]):
         function = f"{card['address'][:-1]}{number}"
         link_type = card["values"].get(f"LINK_TYPE_P{number + 1}", [2, 2, 2])[1]
@@ -166,17 +198,22 @@ def show_card(card):
             for name in os.listdir(kernels):
                 if name not in ("subsystem", "device"):
                     os.symlink(f"{kernels}/{name}", f"{folder}/{name}")
+            if "half-speed" in faults(card):
+                with open(f"{kernels}/speed") as speed:
+                    half = int(speed.read()) // 2
+                os.unlink(f"{folder}/speed")
+                put(f"{folder}/speed", f"{half}\n")
             os.symlink(top, f"{folder}/device")
             os.unlink(f"{CLASS}/net/{interface}")
             os.symlink(folder, f"{CLASS}/net/{interface}")
         if number < len(card["rdma"]):
-            show_rdma(card, card["rdma"][number], top, interface, link_type)
+            show_rdma(card, card["rdma"][number], top, interface, link_type, DOWN if down else ACTIVE)
         if card["qos"] != "none" and interface:
             rdma = f"{top}/infiniband/{card['rdma'][number]}" if number < len(card["rdma"]) else ""
             subprocess.run([QOS, "show", f"{top}/net/{interface}", rdma], check=True)
 
 
-def show_rdma(card, name, top, interface, link_type):
+def show_rdma(card, name, top, interface, link_type, state):
     folder = f"{top}/infiniband/{name}"
     port, ethernet = f"{folder}/ports/1", link_type == 2
     address = os.popen(f"ip -4 -o addr show dev {interface}").read().split()[3].split("/")[0] if interface else "0.0.0.0"
@@ -187,7 +224,8 @@ def show_rdma(card, name, top, interface, link_type):
              "node_guid": "c470:bd03:00cf:4964", "sys_image_guid": "c470:bd03:00cf:4964"}
     for file, value in files.items():
         put(f"{folder}/{file}", f"{value}\n")
-    of_port = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)",
+    put_state(port, state)
+    of_port = {"rate": "200 Gb/sec (2X NDR)" if "half-speed" in faults(card) else "400 Gb/sec (4X NDR)",
                "link_layer": "Ethernet" if ethernet else "InfiniBand", "lid": "0x0" if ethernet else "0x30",
                "sm_lid": "0x0" if ethernet else "0x1", "lid_mask_count": "0"}
     for file, value in of_port.items():
@@ -223,6 +261,11 @@ def device(given):
     fail("Failed to open the device")
 
 
+def log(tool, given, command, **more):
+    with open(f"{CARDS}/calls", "a") as calls:
+        calls.write(json.dumps({"tool": tool, "device": given, "command": command, **more, "at": time.time()}) + "\n")
+
+
 def config(tool, words):
     shown = want = yes = given = json_file = None
     rest = []
@@ -243,24 +286,22 @@ def config(tool, words):
         else:
             rest.append(word)
     command, names = rest[0] if rest else "q", rest[1:]
-    with open(f"{CARDS}/calls", "a") as calls:
-        calls.write(json.dumps({"tool": tool, "device": given, "command": command, "names": names, "at": time.time()}) + "\n")
+    log(tool, given, command, names=names)
     card = device(given)
-    faults = card["faults"]
+    on = faults(card)
     lock = open(path(card["address"]) + ".lock", "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        with open(f"{CARDS}/calls", "a") as calls:
-            calls.write(json.dumps({"tool": tool, "device": given, "command": "TWICE AT ONCE", "at": time.time()}) + "\n")
+        log(tool, given, "TWICE AT ONCE")
         fail("Failed to open the device: the semaphore is locked")
-    if shown and "no-e" in faults:
+    if shown and "no-e" in on:
         fail("Unrecognized option: -e")
-    if "hangs" in faults:
+    if "hangs" in on:
         time.sleep(3600)
-    if "locked" in faults:
+    if "locked" in on:
         fail("Failed to query device: the flash semaphore is locked by another tool")
-    if "livefish" in faults:
+    if "livefish" in on:
         fail("Device in Livefish mode is not supported")
     time.sleep(card["seconds"])
     if command in ("q", "query"):
@@ -274,8 +315,7 @@ def config(tool, words):
         print("Applying... Done!\n-I- Please reboot machine to load new configurations.")
     else:
         fail(f"Unknown command {command}")
-    with open(f"{CARDS}/calls", "a") as calls:
-        calls.write(json.dumps({"tool": tool, "device": given, "command": "end", "at": time.time()}) + "\n")
+    log(tool, given, "end")
 
 
 def visible(card):
@@ -325,7 +365,7 @@ def query(card, names, shown, json_file, given):
     texts = lambda name, value: [text(card, name, v) for v in value]
     cells = [texts(name, value) for name, value in rows]
     for (name, value), row in zip(rows, cells):
-        if name == "ROCE_CONTROL" and "device-default" in card["faults"]:
+        if name == "ROCE_CONTROL" and "device-default" in faults(card):
             row[1] = "DEVICE_DEFAULT(0)"
     if json_file:
         keys = ("default_value", "current_value", "next_value")
@@ -341,7 +381,7 @@ def query(card, names, shown, json_file, given):
         print("The '*' shows parameters with next value different from default/current value.")
     if shown and not card["current"]:
         print("Device Firmware does not support reading current configurations")
-    if "exits-3" in card["faults"]:
+    if "exits-3" in faults(card):
         fail("Failed to query some of the TLVs:\n    Failed to query the current values of the following TLVs:\n    nv_x nv_y")
 
 
@@ -371,7 +411,7 @@ def change(card, assignments, yes, given):
     print("\n Apply new Configuration? (y/n) [n] : y" if yes else "\n Apply new Configuration? (y/n) [n] :")
     if not yes:
         fail("Aborted by user.", 2)
-    if "refuses" in card["faults"]:
+    if "refuses" in faults(card):
         print("Applying... Failed!")
         fail("Failed to set configuration: the firmware returned bad status 0x5 (simulated)")
     for name, value in new.items():
@@ -381,16 +421,44 @@ def change(card, assignments, yes, given):
         else:
             card["values"][base][2] = value
     save(card)
-    cycle = "cold" in card["faults"] and "quiet" not in card["faults"]
+    cycle = "cold" in faults(card) and "quiet" not in faults(card)
     print(f"Applying... Done!\n-I- Please {'power cycle' if cycle else 'reboot'} machine to load new configurations.")
 
 
-def reset_levels(words):
-    card = device(words[words.index("-d") + 1])
-    warm = "Not Supported " if "cold" in card["faults"] else "Supported     "
-    print(f'Reset-levels:\n0: Driver, PCI link, network link will remain up ("live-Patch")  -Supported     (default)\n'
-          f"3: Driver restart and PCI reset                                  -Supported     \n"
-          f"4: Warm Reboot                                                   -{warm}\n")
+def firmware_reset(tool, words):
+    """mlxfwreset: level 3 has the firmware load its configuration now, level 4 at the next warm reboot."""
+    words = list(words)
+    values = {word: words.pop(words.index(word) + 1) for word in ("-d", "-l", "--level") if word in words[:-1]}
+    given, level = values.get("-d"), values.get("-l", values.get("--level", "0"))
+    command = next((word for word in words if not word.startswith("-")), None)
+    # Apart from mlxconfig's `q` and `reset` for whoever counts those.
+    log(tool, given, f"firmware {command}", level=level)
+    if given is None:
+        fail("Device is required: -d DEVICE", 1)
+    card = device(given)
+    cold = "cold" in faults(card)
+    names = {"0": 'Driver, PCI link, network link will remain up ("live-Patch")', "1": 'Only ARM side will not remain up ("Immediate reset").',
+             "3": "Driver restart and PCI reset", "4": "Warm Reboot"}
+    supported = {"0", "3"} if cold else {"0", "3", "4"}
+    if command in ("q", "query"):
+        mark = lambda row: "-Supported     " if row in supported else "-Not Supported "
+        print("Reset-levels:\n" + "".join(f"{row + ': ' + title:<65}{mark(row)}{'(default)' * (row == '0')}\n" for row, title in names.items()))
+        print("Reset-types (relevant only for reset-levels 1,3,4):\n"
+              f"{'0: Full chip reset':<65}-Supported     (default)\n"
+              f"{'1: Phy-less reset (keep network port active during reset)':<65}-Not Supported ")
+    elif command in ("r", "reset"):
+        if level not in supported:
+            fail(f"Reset level {level} is not supported by this device (simulated)", 1)
+        print(f"The reset level for device, {given} is:\n\n{level}: {names[level]}")
+        if "-y" not in words and "--yes" not in words:
+            fail("Aborted by user (simulated)", 1)
+        if level == "3" and (not cold or "quiet" in faults(card)):
+            card = loaded(card)
+        save(dict(card, armed=level in ("3", "4")))
+        print(f"-I- {'Sending Reset Command To Fw':<44}-Done\n-I- FW was loaded successfully.")
+        show()
+    else:
+        fail(f"Unknown command {command} (simulated)", 1)
 
 
 def flint(words):
@@ -413,7 +481,7 @@ def main():
     if name in ("mlxconfig", "mstconfig"):
         config(name, words)
     elif name in ("mlxfwreset", "mstfwreset"):
-        reset_levels(words)
+        firmware_reset(name, words)
     elif name in ("flint", "mstflint"):
         flint(words)
     elif name == "mst":
@@ -438,7 +506,7 @@ def main():
             print(open(calls).read(), end="")
             os.unlink(calls)
     elif words[:1] == ["boot"]:
-        show()
+        show(booting=True)
     else:
         sys.exit(__doc__)
 

@@ -1,6 +1,6 @@
 //! What the tests on real hosts are written with: hosts of the lab, and runs of netplay against them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -155,6 +155,11 @@ impl Host<'_> {
         self.sh(&format!("simulated-card {words}"))
     }
 
+    /// Switches a fault on, or all off with `none`: the words of `lab fault HOST` (docs/lab.md).
+    pub(crate) fn fault(self, words: &str) {
+        lab(["fault", self.0].into_iter().chain(words.split(' ')));
+    }
+
     /// Stops every process of the host; its kernel still accepts connections.
     pub(crate) fn freeze(self) {
         lab(["freeze", self.0]);
@@ -165,9 +170,16 @@ impl Host<'_> {
         lab(["thaw", self.0]);
     }
 
-    /// Cuts the power and waits until the host has booted again; its files stay.
+    /// Ends the host at once and waits until it has booted again; its files stay.
     pub(crate) fn reset(self) {
         lab(["reset", self.0]);
+    }
+
+    /// Has the host reboot as an operator does, and waits until it is up again.
+    pub(crate) fn reboot(self) {
+        let boots = self.boots();
+        ssh(self.0, "systemctl reboot");
+        self.wait_for_boot(boots + 1);
     }
 
     /// How often the host has booted since the lab is up.
@@ -188,8 +200,8 @@ impl Host<'_> {
         }
     }
 
-    /// State and number of boots. A line of `lab status` reads `sd0001  10.99.200.1  sysd  up  boots 1`.
-    fn status(self) -> (String, u32) {
+    /// State, such as `up` or `off`, and number of boots. A line of `lab status` reads `sd0001  10.99.200.1  sysd  up  boots 1`.
+    pub(crate) fn status(self) -> (String, u32) {
         let output = Command::new(LAB).arg("status").output().unwrap();
         let output = text(&output.stdout);
         let line = output.lines().find(|line| line.starts_with(self.0)).expect("the host's status");
@@ -205,6 +217,47 @@ impl Host<'_> {
     /// What identifies this boot.
     pub(crate) fn boot_id(self) -> String {
         self.sh("cat /proc/sys/kernel/random/boot_id").trim().to_owned()
+    }
+}
+
+/// What the lab has seen of some hosts' availability since a moment. A host is unavailable from the beginning of its
+/// shutdown, or from its sudden end, until its sshd listens again.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    names: Vec<String>,
+    earlier: usize,
+}
+
+impl Trace {
+    /// Begins now, with all hosts available.
+    pub(crate) fn begin(hosts: &Hosts) -> Self {
+        let mut trace = Self { names: hosts.names().map(str::to_owned).collect(), earlier: 0 };
+        trace.earlier = trace.events().len();
+        trace
+    }
+
+    /// Seconds of the machine's uptime, the host, and whether it became available.
+    pub(crate) fn events(&self) -> Vec<(f64, String, bool)> {
+        let told = lab(["trace"].into_iter().chain(self.names.iter().map(String::as_str)));
+        let event = |line: &str| {
+            let words: Vec<_> = line.split(' ').collect();
+            (words[0].parse().unwrap(), words[1].to_owned(), words[2] == "up")
+        };
+        told.lines().skip(self.earlier).map(event).collect()
+    }
+
+    /// How many hosts were unavailable at once, at most.
+    pub(crate) fn most_down(&self) -> usize {
+        let mut down = BTreeSet::new();
+        let after = |(_, name, up): (f64, String, bool)| {
+            if up {
+                down.remove(&name)
+            } else {
+                down.insert(name)
+            };
+            down.len()
+        };
+        self.events().into_iter().map(after).max().unwrap_or_default()
     }
 }
 

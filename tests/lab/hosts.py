@@ -2,6 +2,7 @@
 
 import collections, contextlib, ctypes, hashlib, os, shutil, time
 
+from faults import SHUTDOWN, SHUTDOWN_PATH, UNITS
 from system import KEYS, LAB, LAYER, ROOTFS, RUN, put, read, run
 
 SUITE = "bookworm"
@@ -170,6 +171,7 @@ def layer():
     put(f"{LAYER}/usr/local/bin/forced", FORCED, 0o755)
     for program, file in ((CARD, "card.py"), (QOS, "qos.py")):
         put(f"{LAYER}{program}", read(f"{os.path.dirname(os.path.realpath(__file__))}/{file}"), 0o755)
+    put(f"{LAYER}{SHUTDOWN_PATH}", SHUTDOWN, 0o755)
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
     put(f"{LAYER}/etc/default/ssh", "SSHD_OPTS='-E /var/log/sshd.log'\n")
     os.makedirs(f"{LAYER}/etc/sysconfig/network-scripts")
@@ -190,12 +192,24 @@ def host_files(host, top):
     for kind in KEY_TYPES:
         put(f"{top}/etc/ssh/ssh_host_{kind}_key", read(f"{KEYS}/{host.name}_{kind}"), 0o600)
         put(f"{top}/etc/ssh/ssh_host_{kind}_key.pub", read(f"{KEYS}/{host.name}_{kind}.pub"))
+    if host.kind == "sysd":
+        for name, text in UNITS.items():
+            put(f"{top}/etc/systemd/system/{name}", text)
+            os.symlink(f"../{name}", f"{top}/etc/systemd/system/multi-user.target.wants/{name}")
     if host.kind in ("sysd", "vm"):
         for link, (_, address) in host.links.items():
             put(f"{top}/etc/systemd/network/10-{link}.network",
                 f"[Match]\nName={link}\n\n[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n\n"
                 # Without a written broadcast address the networkd of Debian 12 asks for the address in an endless loop.
                 f"[Address]\nAddress={address}/16\nBroadcast={address.rsplit('.', 2)[0]}.255.255\n")
+
+
+def new_host_keys(top):
+    """Gives a host other keys than those that `known_hosts` has."""
+    for kind in KEY_TYPES:
+        path = f"{top}/etc/ssh/ssh_host_{kind}_key"
+        os.unlink(path)
+        run(["ssh-keygen", "-q", "-t", kind, *KEY_TYPES[kind], "-N", "", "-C", "another", "-f", path])
 
 
 def inventory(hosts):

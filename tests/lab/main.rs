@@ -11,6 +11,7 @@ mod breaks;
 mod check;
 mod content;
 mod engine;
+mod faults;
 mod firewall;
 mod harness;
 mod ifcfg;

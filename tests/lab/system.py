@@ -5,6 +5,8 @@ import ctypes, fcntl, hashlib, os, signal, struct, subprocess, sys, tempfile
 LAB = os.path.realpath(os.environ.get("NETPLAY_LAB") or os.path.join(tempfile.gettempdir(), "netplay-lab"))
 ROOTFS, KEYS, RUN = f"{LAB}/rootfs", f"{LAB}/keys", f"{LAB}/run"
 LAYER, FS, LOGS, WISHES = f"{RUN}/layer", f"{RUN}/fs", f"{RUN}/log", f"{RUN}/wish"
+# When hosts became available and ceased to be.
+TRACE = f"{RUN}/trace"
 # The name of our control groups: no two labs share one.
 CGROUP = "netplay-lab-" + hashlib.sha256(LAB.encode()).hexdigest()[:8]
 
