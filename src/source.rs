@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,18 +10,59 @@ use std::sync::Arc;
 pub const MAX_TEXT: u64 = 256 << 20;
 /// How many characters of a line are shown before and behind the place that is underlined.
 const AROUND: usize = 100;
+/// What statfs(2) says of a pipe without a name (linux/magic.h).
+const PIPEFS_MAGIC: rustix::fs::FsWord = 0x5049_5045;
 
-/// The bytes of a file.
+/// The bytes of a file. The null device is an empty one, and nothing else that isn't a file is read: a pipe that nobody
+/// writes into holds up for ever whoever opens it, and one that is read twice is empty the second time.
 ///
 /// # Errors
-/// It can't be read, or has more than `most` bytes. A device without end tells no size beforehand.
+/// It can't be read, is no file, or has more than `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    bytes(path, most, false)
+}
+
+/// The same of what is given on the command line, where a shell's `<(COMMAND)` and `/dev/stdin` are pipes without a name:
+/// they end when who writes into them does.
+///
+/// # Errors
+/// As there.
+pub fn given(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    bytes(path, most, true)
+}
+
+fn bytes(path: &Path, most: u64, pipes: bool) -> io::Result<Vec<u8>> {
+    // Asked before it is opened, as opening a pipe waits for whoever writes into it.
+    let meta = std::fs::metadata(path)?;
+    let kind = meta.file_type();
+    let null = rustix::fs::makedev(1, 3); // null(4)
+    let no_file = if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    } else if kind.is_fifo() && pipes {
+        (!nameless(path)).then_some("a pipe with a name; of pipes only `<(COMMAND)` and `/dev/stdin` are read")
+    } else if kind.is_fifo() {
+        Some("a pipe, not a file")
+    } else if kind.is_socket() {
+        Some("a socket, not a file")
+    } else if kind.is_block_device() || kind.is_char_device() && meta.rdev() != null {
+        Some("a device, not a file")
+    } else {
+        None
+    };
+    if let Some(what) = no_file {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}")));
+    }
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if read as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
     }
     Ok(bytes)
+}
+
+/// Whether a pipe is one of pipe(2), which the kernel keeps on a file system of its own; mkfifo(3) makes the others.
+fn nameless(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|fs| fs.f_type == PIPEFS_MAGIC)
 }
 
 /// A text that was read: a file, an argument of the command line, or a program's output.
@@ -117,6 +159,7 @@ impl fmt::Debug for Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd as _;
 
     #[test]
     fn a_place_is_underlined() {
@@ -137,8 +180,40 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_refused() {
-        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(read(Path::new("/dev/null"), 10).unwrap(), b"");
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for read in [read, given] {
+            for (path, what) in [
+                (path("pipe"), "a pipe"),
+                (path("socket"), "a socket"),
+                ("/dev/zero".into(), "a device"),
+                (path("."), "is a directory"),
+            ] {
+                let error = read(&path, 10).unwrap_err().to_string();
+                assert!(error.contains(what), "{error}");
+            }
+            assert_eq!(read(Path::new("/dev/null"), 10).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn a_pipe_of_the_shell_is_read_where_the_user_names_it() {
+        let (from, mut to) = io::pipe().unwrap();
+        io::Write::write_all(&mut to, b"text").unwrap();
+        drop(to);
+        let path = format!("/dev/fd/{}", from.as_raw_fd());
+        assert!(read(Path::new(&path), 10).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(given(Path::new(&path), 10).unwrap(), b"text");
+    }
+
+    #[test]
+    fn more_than_may_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "0123456789A").unwrap();
+        assert_eq!(read(&folder.path().join("file"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&folder.path().join("file"), 11).unwrap(), b"0123456789A");
     }
 }

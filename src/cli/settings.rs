@@ -9,11 +9,12 @@ use crate::source::{Source, Span};
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use rustix::fs::OFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -151,12 +152,17 @@ fn absolute(word: &str, folder: &Path, home: Option<&Path>) -> OsString {
 /// one; so it has to be the user's own, root's, or of whoever owns the playbook beside it, which is trusted as much.
 fn read(path: &Path, playbook: Option<&Path>) -> Result<Option<Arc<Source>>, Error> {
     let unreadable = |e: io::Error| Error::usage(format!("{} can't be read: {e}", path.display()));
-    let file = match File::open(path) {
+    // Not to be held up by a pipe.
+    let open = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    let file = match open {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(unreadable(e)),
     };
     let meta = file.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it isn't a file")));
+    }
     let me = rustix::process::geteuid().as_raw();
     let author = playbook.and_then(|playbook| playbook.metadata().ok()).map(|meta| meta.uid());
     if let Some(why) = doubt(meta.uid(), meta.mode(), me, author) {
@@ -353,6 +359,16 @@ mod tests {
             assert!(error.starts_with(&format!("error: {told}")), "{text:?}: {error}");
             assert!(error.contains("/site/netplay.toml:"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let place = Place::new("", "");
+        std::fs::remove_file(place.path("site/netplay.toml")).unwrap();
+        let path = place.path("site/netplay.toml");
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let error = place.cli("netplay apply SITE -i x").unwrap_err();
+        assert!(error.starts_with("error: /site/netplay.toml can't be read: it isn't a file"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Warning;
 use crate::error::{Error, Kind};
+use crate::source;
 use std::path::Path;
 
 /// What Ansible reads there and netplay takes from elsewhere: section, key, from where.
@@ -26,7 +27,7 @@ const SETTINGS: [(&str, &str, &str); 16] = [
 
 /// The warning about a file, if it sets something of interest.
 pub(super) fn warning(path: &Path) -> Option<Warning> {
-    let text = std::fs::read(path).ok()?;
+    let text = source::read(path, source::MAX_TEXT).ok()?;
     let text = String::from_utf8_lossy(&text);
     let (mut section, mut found) = ("", Vec::new());
     for line in text.lines().map(str::trim) {

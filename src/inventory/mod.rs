@@ -323,7 +323,7 @@ impl Loader<'_> {
             let path = folder.join(name);
             let read = match std::fs::metadata(&path) {
                 Ok(meta) if meta.is_dir() => self.folder(&path),
-                // Nobody means a pipe there, which would be waited for without end.
+                // Nobody means a pipe there.
                 Ok(meta) if !meta.is_file() => {
                     let message = format!("{} is neither a file nor a folder", path.display());
                     Err(Error::new(Kind::Inventory, message).hint("remove it from the inventory's folder").into())
@@ -340,7 +340,7 @@ impl Loader<'_> {
 
     /// One file, by the rules by which Ansible's plugins take it.
     fn file(&mut self, path: &Path) -> Result<(), Errors> {
-        let bytes = read::bytes(path)?;
+        let bytes = read::given(path)?;
         let name = path.display().to_string();
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let meta = |place: &Span| {

@@ -22,13 +22,19 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
     }
 }
 
+/// The bytes of a file.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
     source::read(path, source::MAX_TEXT).map_err(|e| failed(path, &e))
 }
 
-/// The text of a file, called by its path.
+/// The same of a file that the command line may name.
+pub(super) fn given(path: &Path) -> Result<Vec<u8>, Error> {
+    source::given(path, source::MAX_TEXT).map_err(|e| failed(path, &e))
+}
+
+/// The text of a file that the command line names, called by its path.
 pub(super) fn text(path: &Path) -> Result<Arc<Source>, Error> {
-    yaml::decode(&path.display().to_string(), bytes(path)?, Kind::Inventory)
+    yaml::decode(&path.display().to_string(), given(path)?, Kind::Inventory)
 }
 
 /// The document of a text; nothing if it is empty. As with Ansible, what is valid JSON is JSON (there, `1e3` is a

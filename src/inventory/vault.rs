@@ -151,7 +151,7 @@ impl Vault {
         let bytes = if meta.is_file() && is_executable(file) {
             run(file, label)?
         } else {
-            let bytes = source::read(file, LONGEST_PASSWORD).map_err(|e| wrong(format!("can't be read: {e}")))?;
+            let bytes = source::given(file, LONGEST_PASSWORD).map_err(|e| wrong(format!("can't be read: {e}")))?;
             self.bytes(path, bytes.trim_ascii().to_vec())?.0
         };
         // A password that isn't text would work with Ansible; nobody types one.

@@ -121,7 +121,8 @@ impl<'l> Loader<'l> {
 
     /// Reads a file of YAML; an empty one has no node.
     fn file(&mut self, path: &Path, from: Option<&Span>) -> Option<(Arc<Source>, Option<Node>)> {
-        let read = source::read(path, source::MAX_TEXT).map_err(|e| {
+        let read = if from.is_some() { source::read } else { source::given };
+        let read = read(path, source::MAX_TEXT).map_err(|e| {
             let error = Error::new(
                 Kind::Playbook,
                 match e.kind() {

@@ -56,7 +56,7 @@ impl Extra {
 fn extra(argument: &str, vault: &Vault) -> Result<Layer, Error> {
     let trimmed = argument.trim_start();
     if let Some(path) = trimmed.strip_prefix('@') {
-        let bytes = source::read(Path::new(path), source::MAX_TEXT)
+        let bytes = source::given(Path::new(path), source::MAX_TEXT)
             .map_err(|e| Error::usage(format!("-e @{path} can't be read: {e}")))?;
         return mapping(&vault.text(path, bytes, Kind::Usage)?, vault);
     }

@@ -3,10 +3,12 @@
 use super::agent;
 use super::refusal::ENCRYPTED;
 use super::{Secret, Target};
+use crate::source;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ssh_key::{LineEnding, PrivateKey};
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -67,7 +69,7 @@ impl Keyring {
     /// # Errors
     /// Why the key can't be read.
     pub fn unlock(&self, path: &Path, passphrase: Secret) -> Result<bool, String> {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("can't be read: {e}"))?;
+        let text = text_of(path).map_err(|e| format!("can't be read: {e}"))?;
         let unlocked = if openssh_key(&text).is_some() {
             let key = PrivateKey::from_openssh(&text).map_err(|e| format!("can't be read: {e}"))?;
             let Ok(key) = key.decrypt(passphrase.reveal()) else { return Ok(false) };
@@ -94,8 +96,8 @@ impl Keyring {
         if let Some(key) = self.unlocked(path) {
             return Ok((key.text, key.encrypted.then_some(key.passphrase)));
         }
-        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => "doesn't exist".to_owned(),
+        let text = text_of(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => "doesn't exist".to_owned(),
             _ => format!("can't be read ({e})"),
         })?;
         if encrypted(&text) { Err(ENCRYPTED.to_owned()) } else { Ok((Secret::new(text), None)) }
@@ -111,8 +113,14 @@ pub(super) fn certificates(target: &Target) -> Vec<String> {
     found
 }
 
+/// The text of a file of a key, which is read more than once and so can't be a pipe.
+fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
+    let bytes = source::read(path.as_ref(), LARGEST)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it isn't UTF-8"))
+}
+
 fn is_encrypted(path: &Path) -> bool {
-    std::fs::read_to_string(path).is_ok_and(|text| encrypted(&text))
+    text_of(path).is_ok_and(|text| encrypted(&text))
 }
 
 /// Whether a private key's text is encrypted.
@@ -130,6 +138,8 @@ pub(super) fn is_usual(path: &Path) -> bool {
     name.is_some_and(|n| super::USUAL_KEYS.contains(&n)) && folder.is_some_and(|f| f == ".ssh")
 }
 
+/// The most bytes of a file of a key.
+const LARGEST: u64 = 1 << 20;
 const MAGIC: &[u8] = b"openssh-key-v1\0";
 
 /// The bytes of a private key in OpenSSH's format (PROTOCOL.key).
@@ -152,10 +162,10 @@ pub(super) fn public_blob(path: &Path) -> Option<Vec<u8>> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".pub");
     let of_line = |text: String| STANDARD.decode(text.split_whitespace().nth(1)?).ok();
-    if let Some(blob) = std::fs::read_to_string(beside).ok().and_then(of_line) {
+    if let Some(blob) = text_of(beside).ok().and_then(of_line) {
         return Some(blob);
     }
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = text_of(path).ok()?;
     let Some(blob) = openssh_key(&text) else { return of_line(text) };
     let (_, at) = string(&blob, MAGIC.len())?;
     let (_, at) = string(&blob, at)?;

@@ -4,7 +4,7 @@
 //! then the files. `Host`, `Match` and `Include` are understood wherever they stand.
 
 use crate::error::{Error, Kind};
-use crate::source::{Source, Span};
+use crate::source::{self, Source, Span};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -83,7 +83,7 @@ impl SshConfig {
         outer: Option<usize>,
         depth: usize,
     ) -> Result<(), Error> {
-        let bytes = match std::fs::read(path) {
+        let bytes = match source::read(path, source::MAX_TEXT) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(Error::usage(format!("{} can't be read: {e}", path.display()))),

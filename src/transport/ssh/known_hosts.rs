@@ -2,6 +2,7 @@
 
 use super::super::refusal::known_as;
 use super::super::{Failure, FailureKind, HostKeyChecking, Target};
+use crate::source;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -99,7 +100,7 @@ impl KnownHosts {
         if let Some(file) = files.get(path) {
             return Ok(file.clone());
         }
-        let text = match std::fs::read(path) {
+        let text = match source::read(path, source::MAX_TEXT) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
                 String::new()
