@@ -535,12 +535,24 @@ impl Plan {
                 let takes_away = |j: &usize| (claimants.contains(j) || self.brings(*j)) && self.would(*j, chosen);
                 !before.iter().any(takes_away)
             }
+            // A command claims nothing, since nobody knows what it does.
+            Weight::Foreseen => {
+                let mends = |j: &&usize| self.brings(**j) || self.item(**j).resource.claims().is_empty();
+                let before = self.order.iter().take_while(|j| **j != i).filter(mends);
+                self.policy.check && !before.into_iter().any(|j| self.would(*j, chosen) || self.acts(*j))
+            }
         }
     }
 
     /// Whether a resource changes in this segment or (under `--check`) would have changed.
     fn would(&self, j: usize, chosen: &[usize]) -> bool {
         chosen.contains(&j) || matches!(self.slots[j].now, Now::Finished { status: Status::WouldChange, .. })
+    }
+
+    /// Whether (under `--check`) it is something that an apply would do, changed or not.
+    fn acts(&self, j: usize) -> bool {
+        let left_out = matches!(self.slots[j].now, Now::Finished { status: Status::Skipped, cause: None, .. });
+        left_out && self.item(j).resource.action()
     }
 
     /// Whose failure keeps this one from being done, if any.

@@ -213,8 +213,11 @@ impl Plan {
             trouble.hint = after.obstacle.as_ref().and_then(|o| o.trouble.hint.clone());
             return self.fail_after(i, "verify", trouble, Assessment { warnings, ..before }, now);
         }
-        if let Some(obstacle) =
-            after.obstacle.as_ref().or(before.obstacle.as_ref().filter(|o| o.weight == Weight::Lasts))
+        if let Some(obstacle) = after
+            .obstacle
+            .as_ref()
+            .filter(|o| o.weight != Weight::Foreseen)
+            .or(before.obstacle.as_ref().filter(|o| o.weight == Weight::Lasts))
         {
             let trouble = obstacle.trouble.clone();
             let left = after.changes.iter().filter(|c| !later(c)).cloned().collect();

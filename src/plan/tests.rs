@@ -463,6 +463,28 @@ fn what_is_not_there_may_come_from_what_stands_before_it() {
 }
 
 #[test]
+fn what_will_fail_is_foreseen_by_check_and_left_to_the_steps_by_an_apply() {
+    let run = |first: Fake, word, check| {
+        let mut host = Host::new(&[("first", word), ("file", "locked"), ("last", "x")]);
+        let resources = vec![first, Fake::new("file"), Fake { brings: true, ..Fake::new("last") }];
+        drive(&mut plan(resources, vec![], Policy { check, ..Policy::default() }), &mut host)
+    };
+    let command = || Fake { unclaimed: true, ..Fake::new("first") };
+    let package = || Fake { brings: true, ..Fake::new("first") };
+    let foreseen = "file=Failed [obstacle: no], last=WouldChange";
+    // What is as wanted does nothing, and a file of its own brings no account.
+    assert_eq!(run(command(), "up", true), format!("first=Ok, {foreseen}"));
+    assert_eq!(run(Fake::new("first"), "x", true), format!("first=WouldChange, {foreseen}"));
+    // A command or a package may take it away.
+    for first in [command(), package()] {
+        assert_eq!(run(first, "x", true), "first=WouldChange, file=WouldChange, last=WouldChange");
+    }
+    let always = run(Fake { act: true, ..command() }, "up", true);
+    assert!(always.contains("first=Skipped") && always.contains("file=WouldChange"), "{always}");
+    assert_eq!(run(command(), "up", false), "first=Ok, file=Changed, last=Changed");
+}
+
+#[test]
 fn what_waits_for_a_boot_is_told_in_every_run() {
     for check in [false, true] {
         let mut host = Host::new(&[("a", "waiting")]);

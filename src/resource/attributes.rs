@@ -1,5 +1,6 @@
 //! Permissions and ownership of files: what `copy`, `template` and `file` have in common.
 
+use super::probes::premise::Premise;
 use super::probes::whole::Attributes;
 use super::{Change, Spec, Step, spec};
 use crate::error::Error;
@@ -36,6 +37,13 @@ impl Wanted {
             Ok(Some(name))
         };
         Ok(Wanted { mode: spec.mode("mode")?, owner: name("owner")?, group: name("group")? })
+    }
+
+    /// Accounts that must be there. Root is, and a number needs none.
+    pub(super) fn premises(&self) -> impl Iterator<Item = Premise> {
+        let named = |name: &Option<String>| name.clone().filter(|n| n != "root" && n.parse::<u32>().is_err());
+        let owner = named(&self.owner).map(Premise::User);
+        owner.into_iter().chain(named(&self.group).map(Premise::Group))
     }
 
     fn owner_differs(&self, now: Option<&Attributes>) -> bool {

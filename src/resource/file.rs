@@ -3,6 +3,7 @@
 use super::attributes::{WHY, Wanted, pair};
 use super::managed::{folders, no_folder, no_folder_yet};
 use super::package;
+use super::probes::premise::Premise;
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Question, Reading, Resource, Spec, Step, Trouble, spec,
@@ -255,6 +256,17 @@ impl Resource for File {
             _ => return None,
         };
         Some(Obstacle::stops(trouble))
+    }
+
+    fn premises(&self, now: Option<&Found>) -> Vec<Premise> {
+        let (replaced, changed) = (Premise::Replaced(self.path.clone()), Premise::Changed(self.path.clone()));
+        let path = match (now, &self.state) {
+            (None, _) => vec![replaced, changed],
+            (Some(_), State::Link(_) | State::Absent) => vec![replaced],
+            (Some(now), _) if attributes(now).is_none() => vec![replaced],
+            _ => vec![changed],
+        };
+        path.into_iter().chain(self.wanted.premises()).collect()
     }
 
     fn warnings(&self, now: &Found) -> Vec<String> {

@@ -8,6 +8,7 @@ use super::managed::{folders, no_folder, sum};
 use super::owner::assignments::{Assignments, assign, is_key};
 use super::owner::{NETWORK_SCRIPTS, OwnerList, Owners};
 use super::probes::links::{LinkList, interface};
+use super::probes::premise::{self, Premise};
 use super::probes::whole::{Attributes, Content, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble,
@@ -229,6 +230,13 @@ impl Resource for Ifcfg {
             Some(Ok(edit)) => vec![edit.preview(before.as_deref())],
             Some(Err(_)) => Vec::new(),
             None => vec![FileDiff { path: self.path.clone(), before, after: self.body().map(String::into_bytes) }],
+        }
+    }
+
+    fn premises(&self, now: Option<&State>) -> Vec<Premise> {
+        match now {
+            None => vec![Premise::Replaced(self.path.clone())],
+            Some(now) => premise::of_files(self.files(now)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::attributes::Wanted;
 use super::package;
+use super::probes::premise::Premise;
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble,
@@ -163,6 +164,16 @@ impl<O: Origin> Resource for Managed<O> {
             _ => return None,
         };
         Some(Obstacle::stops(trouble))
+    }
+
+    fn premises(&self, now: Option<&Found>) -> Vec<Premise> {
+        let (replaced, changed) = (Premise::Replaced(self.path.clone()), Premise::Changed(self.path.clone()));
+        let path = match now {
+            None => vec![replaced, changed],
+            Some(now) if differs(now) && !now.mounted => vec![replaced],
+            Some(_) => vec![changed],
+        };
+        path.into_iter().chain(self.wanted.premises()).collect()
     }
 
     fn warnings(&self, now: &Found) -> Vec<String> {

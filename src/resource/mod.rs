@@ -49,6 +49,7 @@ pub use spec::{Env, Key, Predicate, Spec};
 
 use crate::error::Error;
 use crate::shell::Script;
+use probes::premise::{Premise, Premises};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 
@@ -107,6 +108,11 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     /// What stands in the way on this host. It is a failure of the resource.
     fn obstacle(&self, _now: &Self::State) -> Option<Obstacle> {
         None
+    }
+    /// What its steps take for granted: without a state all that they may, with one those for it. An apply leaves it to
+    /// the steps to fail; `--check` foresees that.
+    fn premises(&self, _now: Option<&Self::State>) -> Vec<Premise> {
+        Vec::new()
     }
     /// What the operator should know though nothing fails.
     fn warnings(&self, _now: &Self::State) -> Vec<String> {
@@ -349,6 +355,9 @@ pub enum Weight {
     /// It fails and nothing is done, unless something that claims one of these changes before it: the folder that a
     /// file needs, in the same segment.
     Unless(Vec<Claim>),
+    /// The steps will fail, unless what is done before them takes it away: a failure under `--check`. In an apply they are
+    /// taken, and say themselves what comes of it.
+    Foreseen,
 }
 
 impl Obstacle {
@@ -442,7 +451,9 @@ impl<R: Resource> AnyResource for R {
         Resource::stale_after(self)
     }
     fn probe(&self) -> Vec<Question> {
-        Resource::probe(self)
+        let mut questions = Resource::probe(self);
+        questions.extend(self.premises(None).iter().map(Premise::ask));
+        questions
     }
     fn assess(&self, answers: &Answers) -> Result<Reading<Assessment>, Trouble> {
         let now = match self.read(answers)? {
@@ -450,9 +461,15 @@ impl<R: Resource> AnyResource for R {
             Reading::NotYet(why) => return Ok(Reading::NotYet(why)),
         };
         let changes = self.diff(&now);
-        let obstacle = self.obstacle(&now);
+        let mut obstacle = self.obstacle(&now);
         let act = (Resource::action(self) || !changes.is_empty())
             && obstacle.as_ref().is_none_or(|o| o.weight != Weight::Stops);
+        if act && obstacle.is_none() {
+            // What can't be asked isn't foreseen.
+            let amiss = |p: &Premise| answers.get::<Premises>(&p.arg()).ok()?.clone();
+            let foreseen = self.premises(Some(&now)).iter().find_map(amiss);
+            obstacle = foreseen.map(|trouble| Obstacle { trouble, weight: Weight::Foreseen });
+        }
         Ok(Reading::State(Assessment {
             remaining: self.verify(&now),
             steps: if act { self.apply(&now) } else { Vec::new() },

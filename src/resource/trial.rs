@@ -2,7 +2,7 @@
 
 use super::{
     Answers, AnyResource, Assessment, Env, Inquiry, Output, Predicate, Put, Question, Reading, Resource, Spec, Step,
-    spec,
+    Weight, spec,
 };
 use crate::error::Error;
 use crate::source::{Source, Span};
@@ -182,8 +182,8 @@ pub(crate) fn parse_nodes<R: Resource>(keys: Vec<(&'static str, Node)>) -> Resul
 pub(crate) fn settle(shell: Shell, resource: &dyn AnyResource) -> Result<Assessment, String> {
     let assess = || match resource.assess(&ask(shell, resource.probe())) {
         Ok(Reading::State(found)) => match &found.obstacle {
-            Some(obstacle) => Err(obstacle.trouble.message.clone()),
-            None => Ok(found),
+            Some(obstacle) if obstacle.weight != Weight::Foreseen => Err(obstacle.trouble.message.clone()),
+            _ => Ok(found),
         },
         Ok(Reading::NotYet(why)) | Err(why) => Err(why.message),
     };

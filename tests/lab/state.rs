@@ -212,3 +212,49 @@ fn a_user_without_rights_is_told_what_it_lacks() {
     assert!(told.warnings().contains("without root's rights no lock is taken"), "{}", told.warnings());
     assert_eq!(host.sh("ls /home/nosudo"), "x\n");
 }
+
+#[test]
+fn a_check_foresees_what_an_apply_fails_at() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    host.sh("cd /srv; echo old >fixed; chattr +i fixed; echo x >kept; mkdir shut closed; chattr +i closed;
+             mount -t tmpfs tmpfs shut; echo x >shut/x; mount -o remount,ro shut;
+             mkdir -p /etc/sysctl.d; mount -t tmpfs -o ro tmpfs /etc/sysctl.d");
+    let resources = "
+    - copy: {dest: /srv/fixed, content: x}
+    - copy: {dest: /srv/kept, content: \"x\\n\"}
+    - file: {path: /srv/closed/folder/below, state: directory}
+    - file: {path: /srv/shut/x, mode: 0600}
+    - copy: {dest: /srv/owned, content: x, owner: netops, group: daemon}
+    - sysctl: {name: net.ipv4.tcp_mtu_probing, value: 1}
+    - copy: {dest: /srv/plain, content: x, owner: daemon}
+";
+    let failures = [
+        ("copy:/srv/fixed", "immutable"),
+        ("file:/srv/closed/folder/below", "not permitted"),
+        ("file:/srv/shut/x", "Read-only file system"),
+        ("copy:/srv/owned", "invalid user"),
+        ("sysctl:net.ipv4.tcp_mtu_probing", "Read-only file system"),
+    ];
+    let check = Told::by(&apply(&hosts, &play(resources), &["--check"]), 2);
+    for ((address, _), error) in failures.iter().zip([
+        "/srv/fixed can't be written: it is immutable",
+        "/srv/closed/folder/below can't be written: /srv/closed is immutable",
+        "/srv/shut/x can't be written: /srv/shut is mounted read-only",
+        "there is no user netops",
+        "/etc/sysctl.d/99-zz-netplay.conf can't be written: /etc/sysctl.d is mounted read-only",
+    ]) {
+        assert!(check.error(address).contains(error), "{}", check.error(address));
+    }
+    assert_eq!((check.count("would_change"), check.count("ok"), check.executions(host.0)), (1, 1, 1));
+    fails(&hosts, resources, &failures);
+    host.sh("cd /srv; rm plain; chattr -i fixed closed; umount shut");
+    // What stands before it brings the user.
+    let user = "    - command: {cmd: useradd netops, unless: id netops}\n";
+    let owned = "    - copy: {dest: /srv/owned, content: x, owner: netops}\n";
+    let both = play(&format!("{user}{owned}"));
+    assert_eq!(Told::by(&apply(&hosts, &both, &["--check"]), 0).count("would_change"), 2);
+    assert_eq!(Told::by(&apply(&hosts, &both, &[]), 0).count("changed"), 2);
+    let converged = Told::by(&apply(&hosts, &both, &["--check"]), 0);
+    assert_eq!((converged.count("ok"), converged.executions(host.0)), (2, 1));
+}

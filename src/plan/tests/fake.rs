@@ -32,6 +32,8 @@ pub(crate) struct Fake {
     /// It is done together with others.
     pub(super) share: bool,
     pub(super) brings: bool,
+    /// It claims nothing, as a command.
+    pub(super) unclaimed: bool,
     pub(super) timeout: Option<u32>,
     /// Its change takes effect at the next boot, and this is what it reads until then.
     pub(super) later: Option<&'static str>,
@@ -100,7 +102,7 @@ impl Resource for Fake {
         self.name.into()
     }
     fn claims(&self) -> Vec<Claim> {
-        vec![Claim::new("fake", self.name)]
+        if self.unclaimed { Vec::new() } else { vec![Claim::new("fake", self.name)] }
     }
     fn needs(&self, _: Option<&String>) -> Vec<Need> {
         self.needs.iter().map(|n| Need::After(Claim::new("fake", *n))).collect()
@@ -146,6 +148,9 @@ impl Resource for Fake {
         let trouble = Trouble::new("no");
         if let Some(folder) = self.folder.filter(|_| now == "no folder") {
             return Some(crate::resource::Obstacle::unless(trouble, vec![Claim::new("fake", folder)]));
+        }
+        if now == "locked" {
+            return Some(crate::resource::Obstacle { trouble, weight: crate::resource::Weight::Foreseen });
         }
         if self.lasts {
             return Some(crate::resource::Obstacle::lasts(trouble));

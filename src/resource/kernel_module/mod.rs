@@ -12,6 +12,7 @@ use self::boot::{Line, same_name};
 use self::probe::{Live, Modules};
 use self::value::{same, value_of};
 use super::keyfile::Edit;
+use super::probes::premise::{self, Premise};
 use super::probes::small::SmallFile;
 use super::spec::{Key, Spec, text};
 use super::{
@@ -328,6 +329,14 @@ impl Resource for KernelModule {
         }
         files.extend(self.list(now).map(|edit| edit.preview(now.list.as_deref())));
         files
+    }
+
+    fn premises(&self, now: Option<&State>) -> Vec<Premise> {
+        match now {
+            None if self.persist => [self.options_file(), list_of(&self.name)].map(Premise::Replaced).into(),
+            None => Vec::new(),
+            Some(now) => premise::of_files(self.files(now)),
+        }
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {

@@ -17,6 +17,7 @@ use self::key::Parameter;
 use self::module::Module;
 use super::kernel_module;
 use super::keyfile::Edit;
+use super::probes::premise::{self, Premise};
 use super::probes::small::{Small, SmallFile};
 use super::spec::{Key, Spec};
 use super::{
@@ -343,6 +344,13 @@ impl Resource for Sysctl {
         let mut files: Vec<FileDiff> = self.edit(now).map(|edit| edit.preview(before)).into_iter().collect();
         files.extend(now.module.as_ref().and_then(module::Found::preview));
         files
+    }
+
+    fn premises(&self, now: Option<&State>) -> Vec<Premise> {
+        match now {
+            None => self.file.iter().cloned().map(Premise::Replaced).collect(),
+            Some(now) => premise::of_files(self.files(now)),
+        }
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
