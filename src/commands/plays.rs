@@ -246,7 +246,12 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
     let mut targets = HashMap::<(usize, HostId), Target>::new();
     let mut plays = Vec::new();
     for (cast, parts) in programme.casts.iter().zip(rendered) {
-        let policy = Policy { check, stop_on_error: cast.play.stop_on_error, risk_accepted: cast.play.confirm_none };
+        let policy = Policy {
+            check,
+            stop_on_error: cast.play.stop_on_error,
+            risk_accepted: cast.play.confirm_none,
+            boots: None,
+        };
         let mut hosts = Vec::with_capacity(parts.len());
         for Part { host, variables, play } in parts {
             let name = cast.context.inventory.name(host).clone();

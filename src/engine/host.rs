@@ -271,6 +271,7 @@ impl Going<'_> {
                 Next::Probe(who) => {
                     self.probe(plan, &who, false)?;
                 }
+                Next::Boot(_) => plan.not_booted(),
                 Next::Segment(segment) => {
                     if self.visit.shared.interrupted.load(Ordering::Relaxed) {
                         return Err(Stop::Broken(Problem {

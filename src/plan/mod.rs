@@ -4,9 +4,12 @@
 //! and isn't made stale by what runs before it, and which runs as the same user. The rest waits for the probe that
 //! closes the segment. Handlers are the tail of the last segment.
 
+mod boot;
 mod handlers;
 mod segment;
 mod settle;
+
+pub use boot::{Boot, Rung};
 
 use crate::event::{Problem, Status};
 use crate::graph::Graph;
@@ -36,6 +39,8 @@ pub struct Policy {
     pub stop_on_error: bool,
     /// `confirm: none`: steps that could cut off the session are taken.
     pub risk_accepted: bool,
+    /// What the host may be booted by, the strongest; nothing where it may not be.
+    pub boots: Option<Rung>,
 }
 
 /// What became of a resource or a handler.
@@ -49,6 +54,8 @@ pub struct Outcome {
     pub changes: Vec<Change>,
     /// Of what failed: what was changed all the same.
     pub done: Vec<Change>,
+    /// What of it takes effect at a boot that is still to come.
+    pub waits: Vec<Change>,
     /// The files among that.
     pub files: Vec<FileDiff>,
     /// What the operator should know.
@@ -68,6 +75,8 @@ pub enum Next {
     Segment(Segment),
     /// Probe again, as this user.
     Probe(Who),
+    /// Boot the host, then call [`Plan::booted`] and probe; or [`Plan::not_booted`].
+    Boot(Boot),
     /// Nothing is left.
     Done,
 }
@@ -174,6 +183,8 @@ pub struct Plan {
     closed: bool,
     gate: Option<usize>,
     warnings: Vec<String>,
+    /// What the host was booted for in this visit: position, field, and what it was to be.
+    booted_for: Vec<(usize, String, serde_json::Value)>,
 }
 
 /// A handler that is noted on the host as owed.
@@ -202,6 +213,8 @@ enum Note {
 struct Slot {
     now: Now,
     stale: bool,
+    /// What it had come to when the host was booted.
+    earlier: Option<Outcome>,
 }
 
 #[derive(Debug)]
@@ -232,7 +245,7 @@ impl Plan {
         Plan {
             order: graph.order(),
             warnings: graph.warnings.clone(),
-            slots: (0..all).map(|_| Slot { now: Now::Unprobed, stale: false }).collect(),
+            slots: (0..all).map(|_| Slot { now: Now::Unprobed, stale: false, earlier: None }).collect(),
             called: vec![BTreeSet::new(); play.handlers.len()],
             owed: BTreeMap::new(),
             noted: BTreeSet::new(),
@@ -240,6 +253,7 @@ impl Plan {
             finished: Vec::new(),
             closed: false,
             gate: None,
+            booted_for: Vec::new(),
             run: run.clone(),
             play,
             graph,
@@ -398,7 +412,10 @@ impl Plan {
                 self.consider(i, &mut chosen, &mut waiting);
             }
             let who = chosen.first().map(|&i| self.who[i].clone());
-            let handlers = self.handlers(who.as_ref(), &chosen, waiting.is_empty());
+            // After a boot that is to come they would be called for again.
+            let boot =
+                self.policy.boots.is_some() && (self.due().is_some() || chosen.iter().any(|&i| self.will_wait(i)));
+            let handlers = self.handlers(who.as_ref(), &chosen, waiting.is_empty() && !boot);
             if let Some(who) =
                 who.or_else(|| handlers.first().map(|&h| self.who[self.play.resources.len() + h].clone()))
             {
@@ -406,6 +423,9 @@ impl Plan {
             }
             if let Some(who) = self.unread(&waiting) {
                 return Next::Probe(who);
+            }
+            if let Some(boot) = self.due() {
+                return Next::Boot(boot);
             }
             let Some(&first) = waiting.first() else {
                 if let Some(segment) = self.settlement() {
@@ -460,6 +480,18 @@ impl Plan {
         if before.iter().any(open) {
             return waiting.push(i);
         }
+        if self.graph.needed_by(i).any(|j| chosen.contains(&j) && self.will_wait(j)) {
+            return waiting.push(i);
+        }
+        if let Some(j) = self.boot_before(i) {
+            if self.due().is_some() {
+                return waiting.push(i);
+            }
+            if !(self.policy.check && self.loads(j)) {
+                let because = self.because(j);
+                return self.finish(i, Outcome::of(i, Status::Skipped).because(because), Some(j), false);
+            }
+        }
         let moving = self.moving(i, chosen);
         let unknown = self.slots[i].stale || matches!(self.slots[i].now, Now::Unprobed);
         if self.policy.check {
@@ -482,6 +514,9 @@ impl Plan {
         if let Some(obstacle) = assessment.obstacle.as_ref().filter(|o| self.in_the_way(i, o, &assessment, chosen)) {
             let trouble = self.lacking(i, obstacle.trouble.clone());
             return self.fail_with(i, "obstacle", trouble, *assessment);
+        }
+        if let Some(trouble) = self.not_taken(i, &assessment) {
+            return self.fail_with(i, "firmware", trouble, *assessment);
         }
         if assessment.changes.is_empty() && !action {
             let outcome = Outcome { warnings: assessment.warnings, ..Outcome::of(i, Status::Ok) };
@@ -576,7 +611,12 @@ impl Plan {
     }
 
     fn because(&self, cause: usize) -> String {
-        format!("{} failed", self.item(cause).address)
+        let address = &self.item(cause).address;
+        match self.pending_effect(cause) {
+            None => format!("{address} failed"),
+            Some(Effect::PowerCycle) => format!("{address} takes effect at a power cycle"),
+            Some(_) => format!("{address} takes effect at boot"),
+        }
     }
 
     /// A change that is still to come, or (under `--check`) would have come, after which this one has to be probed.
@@ -673,6 +713,10 @@ impl Plan {
     }
 
     fn finish(&mut self, i: usize, outcome: Outcome, cause: Option<usize>, verified: bool) {
+        let mut outcome = self.with_earlier(i, outcome);
+        if outcome.waits.is_empty() && matches!(outcome.status, Status::RebootPending | Status::WouldChange) {
+            outcome.waits = Plan::later(&outcome.changes);
+        }
         self.slots[i].now = Now::Finished { status: outcome.status, verified, cause };
         self.finished.retain(|o| o.position != i);
         self.finished.push(outcome);
@@ -686,6 +730,7 @@ impl Outcome {
             status,
             changes: Vec::new(),
             done: Vec::new(),
+            waits: Vec::new(),
             files: Vec::new(),
             warnings: Vec::new(),
             error: None,

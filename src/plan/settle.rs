@@ -1,6 +1,6 @@
 //! What became of a segment: its steps, then the probe that closes it.
 
-use super::{Applied, Debt, Note, Now, Outcome, Piece, Plan, Ran, Segment, Slot, Work};
+use super::{Applied, Debt, Note, Now, Outcome, Piece, Plan, Ran, Segment, Work};
 use crate::error::Error;
 use crate::event::{Problem, Status};
 use crate::resource::{Assessment, Change, Effect, Output, Reading, Stale, Trouble, Weight, joint};
@@ -65,7 +65,8 @@ impl Plan {
     pub fn retract(&mut self, segment: &Segment) {
         let n = self.play.resources.len();
         for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
-            self.slots[i] = Slot { now: Now::Unprobed, stale: true };
+            self.slots[i].now = Now::Unprobed;
+            self.slots[i].stale = true;
         }
         self.owed.clear();
         self.fresh.clear();
@@ -223,13 +224,19 @@ impl Plan {
             let left = after.changes.iter().filter(|c| !later(c)).cloned().collect();
             return self.fail_after(i, "obstacle", trouble, Assessment { warnings, ..before }, left);
         }
-        let status = match (changed, after.remaining.iter().chain(&before.changes).any(later)) {
-            (_, true) => Status::RebootPending,
-            (true, false) => Status::Changed,
-            (false, false) => Status::Ok,
+        if let Some(trouble) = self.not_taken(i, &after) {
+            return self.fail_with(i, "firmware", trouble, Assessment { warnings, ..after });
+        }
+        let waits = Plan::later(&after.remaining);
+        let status = match (changed, waits.is_empty() && !before.changes.iter().any(later)) {
+            (_, false) => Status::RebootPending,
+            (true, true) => Status::Changed,
+            (false, true) => Status::Ok,
         };
-        let outcome =
-            Outcome { changes: before.changes, files: before.files, warnings, because, ..Outcome::of(i, status) };
+        // Some devices tell only afterwards that it takes more than a reboot.
+        let when = |c: &Change| waits.iter().find(|w| w.field == c.field).map_or(c.effect, |w| w.effect);
+        let changes = before.changes.into_iter().map(|c| Change { effect: when(&c), ..c }).collect();
+        let outcome = Outcome { changes, waits, files: before.files, warnings, because, ..Outcome::of(i, status) };
         let verified = !self.item(i).resource.action();
         self.finish(i, outcome, None, verified);
     }

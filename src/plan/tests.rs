@@ -1,3 +1,4 @@
+mod boot;
 mod fake;
 
 pub(crate) use fake::{Fake, play};

@@ -101,6 +101,11 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     fn verify(&self, now: &Self::State) -> Vec<Change> {
         self.diff(now)
     }
+    /// What is set and waits for no boot any more, as there was one since that didn't bring it. It is told as a warning;
+    /// in the visit that booted the host for it, it is a failure.
+    fn unapplied(&self, _now: &Self::State) -> Vec<Change> {
+        Vec::new()
+    }
     /// Files that the steps write, for `--diff`.
     fn files(&self, _now: &Self::State) -> Vec<FileDiff> {
         Vec::new()
@@ -384,6 +389,8 @@ pub struct Assessment {
     pub changes: Vec<Change>,
     /// What is still wrong, judged as after the steps.
     pub remaining: Vec<Change>,
+    /// What a boot was to bring and didn't.
+    pub unapplied: Vec<Change>,
     /// What to do about it.
     pub steps: Vec<Step>,
     /// Files among that.
@@ -472,6 +479,7 @@ impl<R: Resource> AnyResource for R {
         }
         Ok(Reading::State(Assessment {
             remaining: self.verify(&now),
+            unapplied: self.unapplied(&now),
             steps: if act { self.apply(&now) } else { Vec::new() },
             files: if act { self.files(&now) } else { Vec::new() },
             risk: if act { self.risk(&now) } else { Risk::None },

@@ -37,6 +37,8 @@ pub(crate) struct Fake {
     pub(super) timeout: Option<u32>,
     /// Its change takes effect at the next boot, and this is what it reads until then.
     pub(super) later: Option<&'static str>,
+    /// What it waits for is a power cycle.
+    pub(super) cycle: bool,
     /// What it is at boot can't be made right.
     pub(super) lasts: bool,
 }
@@ -122,15 +124,25 @@ impl Resource for Fake {
         Ok(if word == "?" { Reading::NotYet(Trouble::new("there is none")) } else { Reading::State(word.clone()) })
     }
     fn diff(&self, now: &String) -> Vec<Change> {
-        if (now == "up" && !self.lasts) || self.gate {
+        if (now.starts_with("up") && !self.lasts) || self.gate {
             return vec![];
         }
         if self.lasts {
             let live = (now != "up").then(|| Change::now("word", now.as_str(), "up"));
             return live.into_iter().chain([Change::now("boot", "down", "up")]).collect();
         }
-        let effect = if self.later == Some(now) { Effect::Reboot } else { Effect::Now };
-        vec![Change { effect, ..Change::now("word", now.as_str(), "up") }]
+        let later = if self.cycle { Effect::PowerCycle } else { Effect::Reboot };
+        let word = Change::now("word", now.as_str(), "up");
+        match self.later {
+            None => vec![word],
+            Some(set) if set == now => vec![Change { effect: later, ..word }],
+            Some(_) => {
+                vec![Change::now("word next boot", now.as_str(), "up"), Change { effect: later, ..word }]
+            }
+        }
+    }
+    fn unapplied(&self, now: &String) -> Vec<Change> {
+        if now == "up, not current" { vec![Change::now("word", now.as_str(), "up")] } else { vec![] }
     }
     fn apply(&self, now: &String) -> Vec<Step> {
         if self.share {
@@ -211,6 +223,10 @@ pub(super) struct Host {
     /// Whether what is broken has its effects on others all the same.
     pub(super) half_way: bool,
     pub(super) becomes: BTreeMap<&'static str, (&'static str, &'static str)>,
+    /// What words become at a boot, by what it is.
+    pub(super) at_boot: Vec<(Rung, &'static str, &'static str)>,
+    /// What a step makes of a word that is this.
+    pub(super) made: BTreeMap<&'static str, &'static str>,
     pub(super) log: Vec<String>,
     pub(super) executions: usize,
 }
@@ -222,6 +238,8 @@ impl Host {
             broken: vec![],
             half_way: false,
             becomes: BTreeMap::new(),
+            at_boot: vec![],
+            made: BTreeMap::new(),
             log: vec![],
             executions: 0,
         }
@@ -287,7 +305,7 @@ impl Host {
     pub(super) fn make(&mut self, name: &str) -> i32 {
         let broken = self.broken.contains(&name);
         if !broken && let Some(word) = self.words.iter_mut().find(|(k, _)| **k == name) {
-            *word.1 = "up";
+            *word.1 = self.made.get(*word.0).copied().unwrap_or("up");
         }
         if (!broken || self.half_way)
             && let Some((other, word)) = self.becomes.iter().find(|(k, _)| **k == name).map(|(_, v)| *v)
@@ -307,6 +325,11 @@ pub(super) fn plan(resources: Vec<Fake>, handlers: Vec<Fake>, policy: Policy) ->
 }
 
 pub(super) fn drive(plan: &mut Plan, host: &mut Host) -> String {
+    drive_booting(plan, host, &mut |_| {})
+}
+
+/// The same with what each boot does beside `at_boot`.
+pub(super) fn drive_booting(plan: &mut Plan, host: &mut Host, boot_does: &mut dyn FnMut(&mut Host)) -> String {
     for who in plan.users() {
         host.executions += 1;
         let answers = host.answers(plan.questions(&who));
@@ -322,6 +345,16 @@ pub(super) fn drive(plan: &mut Plan, host: &mut Host) -> String {
                 host.executions += 1;
                 let answers = host.answers(plan.questions(&who));
                 plan.absorb(&who, &answers);
+            }
+            Next::Boot(boot) => {
+                host.log.push(format!("{:?} for {}", boot.rung, boot.reasons.join(", ")));
+                for (rung, name, word) in &host.at_boot {
+                    if *rung <= boot.rung {
+                        host.words.insert(name, word);
+                    }
+                }
+                boot_does(host);
+                plan.booted(boot.rung);
             }
             Next::Segment(segment) => {
                 let ran = host.run(&segment);

@@ -236,6 +236,16 @@ impl Resource for Mlxconfig {
         cards::folded(each, now.cards.len())
     }
 
+    fn unapplied(&self, now: &State) -> Vec<Change> {
+        let judged = self.judge(now);
+        let refused = judged.items.iter().filter(|item| matches!(item.is, Is::NotApplied(_)));
+        let change = |item: &Item<'_>| Change {
+            from: item.current.as_ref().map_or(Json::Null, value::Value::json),
+            ..Change::now(&item.name, Json::Null, item.wanted.json())
+        };
+        cards::folded(refused.map(|item| (change(item), item.card)), now.cards.len())
+    }
+
     fn apply(&self, now: &State) -> Vec<Step> {
         let judged = self.judge(now);
         let mut cards: BTreeMap<String, cards::Setting> = BTreeMap::new();
