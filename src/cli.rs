@@ -147,9 +147,22 @@ pub struct Apply {
     /// lasts is looked at and done; hosts must have `ansible_connection: local`
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+    /// Whether hosts are booted where something takes effect only then: `needed` also where a play has no `reboot`,
+    /// `never` not even where it has
+    #[arg(long, value_name = "WHEN")]
+    pub reboot: Option<When>,
     /// Exit with 3 when changes are pending (with --check), or a reboot
     #[arg(long)]
     pub detailed_exitcode: bool,
+}
+
+/// `--reboot`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// Where something needs it
+    Needed,
+    /// Not at all
+    Never,
 }
 
 /// `graph`.

@@ -33,6 +33,10 @@ pub enum Event {
     Resource(Box<ResourceEvent>),
     /// What became of one host in one play.
     Host(Box<HostEvent>),
+    /// Which hosts of a play would be booted (`--check`).
+    BootsPlanned(BootsPlanned),
+    /// How far the boot of a host is.
+    Boot(Box<BootEvent>),
     /// The output of `run -- CMD` on one host.
     Output(Box<CommandOutput>),
     /// What `facts` found out about one host.
@@ -100,6 +104,8 @@ pub enum Stage {
     Probing,
     /// Running steps.
     Changing,
+    /// For a boot: until it may go, drains, boots, or comes back.
+    Waiting,
     /// Done.
     Done,
 }
@@ -206,6 +212,50 @@ pub struct HostEvent {
     pub reboot_pending: Vec<String>,
     /// Why there was no session, or it broke, or why it was skipped.
     pub error: Option<Problem>,
+}
+
+/// See [`Event::BootsPlanned`].
+#[derive(Debug, Clone)]
+pub struct BootsPlanned {
+    /// The play's name.
+    pub play: Arc<str>,
+    /// The hosts in the order in which they would go, and why.
+    pub hosts: Vec<(Arc<str>, Vec<String>)>,
+    /// How many may be away at once.
+    pub at_once: usize,
+    /// How long it takes at most, if each takes all the time that it may.
+    pub at_most: Duration,
+}
+
+/// See [`Event::Boot`].
+#[derive(Debug, Clone)]
+pub struct BootEvent {
+    /// The play's name.
+    pub play: Arc<str>,
+    /// The host.
+    pub host: Arc<str>,
+    /// How far.
+    pub step: BootStep,
+    /// Since its boot was begun with.
+    pub time: Duration,
+    /// For what, or by what; possibly empty.
+    pub detail: String,
+}
+
+/// A step of a host's boot, each told when it is done or begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootStep {
+    /// Work is being taken away from it.
+    Draining,
+    /// Nothing runs there any more.
+    Drained,
+    /// It was told to boot, or its power is cycled.
+    Booting,
+    /// It answers with a new boot, its system is up, its ports and links are as they were.
+    Back,
+    /// Its play is done and it has been given back.
+    Done,
 }
 
 /// See [`Event::Output`].

@@ -20,7 +20,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let programme = plays::load(&args.plays, root.is_some())?;
     let outputs = args.reach.outputs()?;
     let defaults = Arc::new(defaults(&args.reach)?);
-    let plays = plays::stage(&programme, &defaults, args.check)?;
+    let plays = plays::stage(&programme, &defaults, args.check, args.reboot)?;
     let hosts = &args.plays.hosts;
     let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
     let mut transport = carriers(keyring);

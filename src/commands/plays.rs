@@ -3,14 +3,17 @@
 
 use super::{Origin, context, extra, load_inventory, look, some_hosts, target, vault, warn};
 use crate::cli;
-use crate::engine::host::Site;
+use crate::engine::boot::{self, Way};
+use crate::engine::host::{Place, Site};
 use crate::engine::run;
 use crate::error::{Error, Errors, suggest};
 use crate::facts;
 use crate::graph;
-use crate::inventory::{HostId, Selection, argument};
-use crate::plan::Policy;
-use crate::playbook::{Become, Context, HostPlay, Play, Playbook, Settings, Tags, Variables};
+use crate::inventory::{HostId, argument};
+use crate::plan::{Policy, Rung};
+use crate::playbook::{
+    Become, Context, Drain, HostPlay, HostReboot, Play, Playbook, Reboot, Settings, Tags, Variables,
+};
 use crate::report;
 use crate::source::{Source, Span};
 use crate::transport::{Carrier, Defaults, Identity, Target, become_from_variables};
@@ -30,6 +33,8 @@ pub(super) struct Cast {
     settings: Settings,
     /// Its hosts.
     pub(super) hosts: Vec<HostId>,
+    /// Its hosts before `--limit`.
+    all: Vec<HostId>,
     /// What it is rendered in.
     pub(super) context: Arc<Context>,
 }
@@ -81,14 +86,17 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
             warn(&play.warnings(), &args.hosts);
             let found = play.settings(&context).and_then(|settings| {
                 let selection = context.inventory.select(&settings.hosts, limit.as_ref(), Some(&failed))?;
+                let all = match &limit {
+                    None => selection.hosts.clone(),
+                    Some(_) => context.inventory.select(&settings.hosts, None, Some(&failed))?.hosts,
+                };
                 if limit.is_some() && selection.hosts.is_empty() {
-                    let all = context.inventory.select(&settings.hosts, None, Some(&failed))?;
-                    emptied.extend(left_out(&play, &all));
+                    emptied.extend(left_out(&play, all.len()));
                 }
-                Ok((settings, selection))
+                Ok((settings, selection, all))
             });
             match found {
-                Ok((settings, mut selection)) => {
+                Ok((settings, mut selection, all)) => {
                     // What is said of --limit is the same for each play.
                     selection.warnings.retain(|warning| warned.insert(warning.to_string()));
                     if selection.hosts.is_empty() && limit.is_none() && selection.warnings.is_empty() {
@@ -97,7 +105,7 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
                     }
                     warn(&selection.warnings, &args.hosts);
                     let context = context.clone();
-                    casts.push(Cast { play: Arc::new(play), settings, hosts: selection.hosts, context });
+                    casts.push(Cast { play: Arc::new(play), settings, hosts: selection.hosts, all, context });
                 }
                 Err(found) => errors.extend(found.0),
             }
@@ -123,8 +131,7 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
 }
 
 /// A play that would have hosts but for the limit, as it is told.
-fn left_out(play: &Play, all: &Selection) -> Option<String> {
-    let n = all.hosts.len();
+fn left_out(play: &Play, n: usize) -> Option<String> {
     (n > 0).then(|| format!("`{}` ({n} host{})", play.name, if n == 1 { "" } else { "s" }))
 }
 
@@ -222,7 +229,12 @@ fn identity(variables: &Variables, keywords: &Become, defaults: &Defaults) -> Re
 
 /// Renders everything and finds out how each host is reached: what the engine needs, and nothing is left that could
 /// only be found wrong after the first connection, but for what depends on facts.
-pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool) -> Result<Vec<run::Play>, Errors> {
+pub(super) fn stage(
+    programme: &Programme,
+    defaults: &Arc<Defaults>,
+    check: bool,
+    when: Option<cli::When>,
+) -> Result<Vec<run::Play>, Errors> {
     let mut errors = Vec::new();
     let mut rendered = Vec::new();
     for cast in &programme.casts {
@@ -246,12 +258,15 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
     let mut targets = HashMap::<(usize, HostId), Target>::new();
     let mut plays = Vec::new();
     for (cast, parts) in programme.casts.iter().zip(rendered) {
+        let reboots = !cast.play.image && when.map_or(cast.play.reboots(), |when| when == cli::When::Needed);
+        let rung = if cast.play.cycles_power() { Rung::PowerCycle } else { Rung::Reboot };
         let policy = Policy {
             check,
             stop_on_error: cast.play.stop_on_error,
             risk_accepted: cast.play.confirm_none,
-            boots: None,
+            boots: reboots.then_some(rung),
         };
+        let become_ = parts.first().map(|part| part.play.become_.clone()).unwrap_or_default();
         let mut hosts = Vec::with_capacity(parts.len());
         for Part { host, variables, play } in parts {
             let name = cast.context.inventory.name(host).clone();
@@ -273,6 +288,13 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
                 }
                 (Ok(found), None) => {
                     targets.insert(key, found.clone());
+                    let way = match reboots.then(|| way(&cast.play, &name, &variables)).transpose() {
+                        Ok(way) => way.unwrap_or_default(),
+                        Err(found) => {
+                            errors.extend(found.0);
+                            continue;
+                        }
+                    };
                     let site = Stage {
                         play: cast.play.clone(),
                         tags: programme.tags.clone(),
@@ -282,11 +304,19 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
                         defaults: defaults.clone(),
                         handlers: handlers.clone(),
                     };
-                    hosts.push(run::Host { target: found, play: Mutex::new(play), site: Box::new(site) });
+                    hosts.push(run::Host { target: found, play: Mutex::new(play), site: Box::new(site), way });
                 }
             }
         }
+        let reboot = match reboots.then(|| cast.reboot(become_, defaults)).transpose() {
+            Ok(reboot) => reboot,
+            Err(found) => {
+                errors.extend(found.0);
+                None
+            }
+        };
         plays.push(run::Play {
+            reboot,
             name: cast.play.name.clone(),
             hosts,
             serial: cast.settings.serial.clone(),
@@ -295,5 +325,138 @@ pub(super) fn stage(programme: &Programme, defaults: &Arc<Defaults>, check: bool
             resources: cast.play.len(),
         });
     }
+    refuse(&mut plays);
     if errors.is_empty() { Ok(plays) } else { Err(told(errors)) }
+}
+
+/// What is to be known of a host for its boot.
+fn way(play: &Play, name: &str, variables: &Variables) -> Result<Way, Errors> {
+    let HostReboot { domain, drain, power_cycle } = play.host_reboot(variables)?;
+    let node = |drain| node(drain, name, variables);
+    let drain = match &drain {
+        Drain::None => boot::Drain::None,
+        Drain::Slurm => boot::Drain::Slurm(node(&drain)?),
+        Drain::SlurmReboots => boot::Drain::SlurmReboots(node(&drain)?),
+        Drain::Kubernetes => boot::Drain::Kubernetes(node(&drain)?),
+        Drain::Command { drain, undrain } => boot::Drain::Command { drain: drain.clone(), undrain: undrain.clone() },
+    };
+    Ok(Way { domain, drain, power_cycle, refused: None })
+}
+
+/// A host's name at the scheduler: `slurm_node`, `kubernetes_node`, or else its own.
+fn node(drain: &Drain, name: &str, variables: &Variables) -> Result<String, Errors> {
+    let variable = if *drain == Drain::Kubernetes { "kubernetes_node" } else { "slurm_node" };
+    let value = variables.get(variable)?;
+    let text = value.as_ref().and_then(Node::text).unwrap_or(name);
+    let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if text.is_empty() || text.starts_with('-') || !text.bytes().all(good) {
+        let error = Error::usage(format!("`{text}` can't be the name of a node"));
+        let error = value.as_ref().map_or(error.clone(), |node| error.at(&node.span));
+        return Err(error.hint(format!("set `{variable}` of {name} to its name at the scheduler")).into());
+    }
+    Ok(text.to_owned())
+}
+
+/// What others of the run need isn't booted in it: whoever is reached through it would be lost meanwhile.
+fn refuse(plays: &mut [run::Play]) {
+    let all: Vec<Target> = plays.iter().flat_map(|p| &p.hosts).map(|h| h.target.clone()).collect();
+    for play in plays {
+        let desk = play.reboot.as_ref().map(|r| r.desk.target.host.clone());
+        for host in &mut play.hosts {
+            let of = &host.target;
+            let passes = |t: &Target| {
+                let same = |jump: &Target| (jump.address == of.address && jump.port == of.port) || jump.host == of.host;
+                t.host != of.host && t.jumps.iter().any(same)
+            };
+            host.way.refused = match all.iter().find(|t| passes(t)) {
+                Some(other) => Some(format!("{} is reached through it in this run", other.host)),
+                None if desk.as_deref() == Some(of.host.as_str()) => {
+                    Some("the commands of `drain` and `power_cycle` run on it (`drain_on`)".to_owned())
+                }
+                None => None,
+            };
+        }
+    }
+}
+
+/// The machine that netplay runs on.
+struct Here;
+
+impl Site for Here {
+    fn with_facts(&self, _: &serde_json::Value) -> Result<HostPlay, String> {
+        Ok(HostPlay::default())
+    }
+
+    fn identity(&self, _: &Become) -> Result<Identity, String> {
+        Ok(Identity::Login)
+    }
+
+    fn knows_handler(&self, _: &str) -> bool {
+        true
+    }
+}
+
+impl Cast {
+    /// How the play boots its hosts.
+    fn reboot(&self, become_: Become, defaults: &Arc<Defaults>) -> Result<boot::Reboot, Errors> {
+        let Reboot { max_unavailable, timeout, drain_timeout, drain_on, firmware_reset } = &self.settings.reboot;
+        let inventory = &self.context.inventory;
+        let named = drain_on.as_deref().filter(|name| *name != "localhost" || inventory.host("localhost").is_some());
+        let desk = match named {
+            None => Place {
+                target: Target::from_variables(
+                    "localhost",
+                    &|name| Ok((name == "ansible_connection").then(local)),
+                    defaults,
+                )?,
+                site: Box::new(Here),
+                keywords: Become::default(),
+            },
+            Some(name) => {
+                let Some(host) = inventory.host(name) else {
+                    let error = Error::usage(format!(
+                        "`drain_on` of the play `{}` names {name}, which the inventory doesn't know",
+                        self.play.name
+                    ));
+                    return Err(error.hint("name a host of the inventory, or leave it out for this machine").into());
+                };
+                let variables = self.context.variables(host);
+                let target = target(name, &variables, defaults)?;
+                identity(&variables, &become_, defaults)?;
+                let site = Stage {
+                    play: self.play.clone(),
+                    tags: Arc::default(),
+                    host,
+                    name: name.into(),
+                    variables,
+                    defaults: defaults.clone(),
+                    handlers: Arc::default(),
+                };
+                Place { target, site: Box::new(site), keywords: become_ }
+            }
+        };
+        let mut nodes = HashMap::new();
+        for &host in &self.all {
+            let variables = self.context.variables(host);
+            let name = inventory.name(host).clone();
+            if let Some(node) = way(&self.play, &name, &variables)?.drain.node() {
+                nodes.insert(node.to_owned(), name);
+            }
+        }
+        let seconds = |s: &u32| std::time::Duration::from_secs((*s).into());
+        Ok(boot::Reboot {
+            max_unavailable: *max_unavailable,
+            hosts: self.all.len(),
+            timeout: seconds(timeout),
+            drain_timeout: seconds(drain_timeout),
+            desk,
+            firmware_reset: *firmware_reset,
+            nodes,
+        })
+    }
+}
+
+/// The value of `ansible_connection` for this machine.
+fn local() -> Node {
+    Node::string(&Span::start(&Source::new("netplay", String::new())), "local")
 }

@@ -108,6 +108,7 @@ pub(super) fn ask(
             play: command.into(),
             policy: Policy::default(),
             events: send,
+            patient: false,
         };
         let (mut told, answers) = visit.ask(inquiry, keywords);
         let host: Arc<str> = place.target.host.as_str().into();

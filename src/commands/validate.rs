@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub fn run(args: &cli::Plays) -> Result<u8, Errors> {
     let programme = plays::load(args, false)?;
     let defaults = Arc::new(Defaults::load()?);
-    let staged = plays::stage(&programme, &defaults, true)?;
+    let staged = plays::stage(&programme, &defaults, true, None)?;
     let hosts: usize = staged.iter().map(|p| p.hosts.len()).sum();
     let resources: usize = staged.iter().map(|p| p.resources).sum();
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });

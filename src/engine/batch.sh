@@ -158,6 +158,7 @@ state() {
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   printf 'root %s\n' "$g"
+  [ ! -f "$L/reboot" ] || { echo note; head -c 65536 "$L/reboot"; printf '\nend of note\n'; }
   for f in "$L/owed/"*; do
     [ -f "$f" ] || continue
     a= t= r=; { IFS= read -r a; IFS= read -r t; IFS= read -r r; } <"$f"

@@ -1,14 +1,17 @@
 //! One visit: a host's play carried out over one session.
 
 use super::batch::{Batch, Change, Folders, LOCK_SECONDS};
+use super::boot::Note;
 use super::reader::{Ending, Reader};
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
 use crate::graph;
-use crate::plan::{Next, Outcome, Owed, Plan, Policy, Ran, STEP_SECONDS, Segment, Who, Work};
+use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who, Work};
 use crate::playbook::{Become, HostPlay};
+use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::small::SmallFile;
-use crate::resource::{Answers, Effect, Inquiry};
+use crate::resource::{Answers, Effect, Inquiry, Output, Question};
+use crate::shell::Script;
 use crate::transport::{Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -86,10 +89,83 @@ pub struct Visit<'a> {
     pub policy: Policy,
     /// Where events go.
     pub events: &'a (dyn Fn(Event) + Sync),
+    /// Whether it goes on though the run is interrupted, as it takes something back.
+    pub patient: bool,
+}
+
+/// Where commands run that aren't a host's own: this machine, or a host of the inventory.
+pub struct Place {
+    /// How it is reached.
+    pub target: Target,
+    /// What else is to be known of it.
+    pub site: Box<dyn Site + Send>,
+    /// As whom.
+    pub keywords: Become,
+}
+
+impl Place {
+    /// Runs a script there for a visit. What it gave, also if that is a failure.
+    ///
+    /// # Errors
+    /// It could not be run.
+    pub(super) fn run(
+        &self,
+        visit: &Visit<'_>,
+        script: &Script,
+        seconds: u32,
+        patient: bool,
+    ) -> Result<Output, Problem> {
+        let scripts = |event: Event| {
+            if let Event::Script { .. } = event {
+                (visit.events)(event);
+            }
+        };
+        let there = Visit {
+            target: &self.target,
+            site: &*self.site,
+            play: visit.play.clone(),
+            policy: Policy::default(),
+            events: &scripts,
+            shared: visit.shared,
+            patient,
+        };
+        let argument = CommandLine::argument(seconds, script.as_str());
+        let (event, answers) = there.ask(&Inquiry::new([CommandLine::ask(&argument)]), &self.keywords);
+        let Some(answers) = answers else {
+            let host = &self.target.host;
+            let lost = Problem { kind: "lost", message: "no answer".to_owned(), hint: None };
+            let problem = event.error.unwrap_or(lost);
+            return Err(Problem { message: format!("on {host}: {}", problem.message), ..problem });
+        };
+        answers.get::<CommandLine>(&argument).cloned().map_err(|t| Problem {
+            kind: "probe",
+            message: t.message,
+            hint: t.hint,
+        })
+    }
+}
+
+/// A visit that a boot interrupts: what is left of it.
+pub(super) struct Paused {
+    plan: Plan,
+    pub(super) kept: Kept,
+}
+
+/// How a visit ended.
+pub(super) enum Visited {
+    /// Its play is over.
+    Done(Box<HostEvent>, Box<Kept>),
+    /// It goes on after a boot.
+    Boot(Box<Paused>, Boot),
 }
 
 /// What a visit found of the machine: its boot_id and machine-id, if both could be read.
 pub type Machine = Option<(String, String)>;
+
+/// Seconds that a host which may not be there is given for its TCP connection, and four times that for all.
+const QUICK: Duration = Duration::from_secs(4);
+/// As whom a host is booted.
+const ROOT: Become = Become { enabled: true, user: None };
 
 /// How a visit ended early.
 #[derive(Debug)]
@@ -100,40 +176,104 @@ enum Stop {
     Broken(Problem),
 }
 
+impl Stop {
+    fn problem(self) -> Problem {
+        let (Stop::Unreachable(problem) | Stop::Broken(problem)) = self;
+        problem
+    }
+}
+
 impl Visit<'_> {
-    /// Makes the visit and tells all that becomes of it; the last event is the host's.
-    pub fn make(&self, play: HostPlay) -> (HostEvent, Machine) {
-        let started = Instant::now();
-        let mut going = self.set_out();
+    /// Makes the visit and tells all that becomes of it, up to its end or to a boot.
+    pub(super) fn make(&self, play: HostPlay) -> Visited {
+        let mut going = self.set_out(Kept::default());
         let result = going.run(play);
-        let event = self.close(&mut going, result, started);
-        (event, going.machine.take())
+        self.visited(going, result)
     }
 
-    fn set_out(&self) -> Going<'_> {
+    /// Goes on with a visit after a boot by this.
+    pub(super) fn resume(&self, paused: Paused, rung: Rung) -> Visited {
+        let Paused { mut plan, mut kept } = paused;
+        kept.generation.clear();
+        let mut going = self.set_out(kept);
+        plan.booted(rung);
+        let result = match going.connect() {
+            Ok(()) => going.go_on(plan),
+            Err(stop) => going.finish(plan, Err(stop)).map(|()| None),
+        };
+        self.visited(going, result)
+    }
+
+    /// Ends a visit that waits for a boot which isn't made.
+    pub(super) fn give_up(&self, paused: Paused, problem: Problem) -> (HostEvent, Machine) {
+        let Paused { plan, kept } = paused;
+        let mut going = self.set_out(kept);
+        let result = going.finish(plan, Err(Stop::Broken(problem)));
+        let event = self.close(&mut going, result);
+        (event, going.kept.machine.take())
+    }
+
+    fn visited(&self, mut going: Going<'_>, result: Result<Option<(Plan, Boot)>, Stop>) -> Visited {
+        let result = match result {
+            Ok(Some((plan, boot))) => {
+                self.stage(Stage::Waiting);
+                return Visited::Boot(Box::new(Paused { plan, kept: going.kept }), boot);
+            }
+            Ok(None) => Ok(()),
+            Err(stop) => Err(stop),
+        };
+        let event = self.close(&mut going, result);
+        Visited::Done(Box::new(event), Box::new(going.kept))
+    }
+
+    /// Asks these questions as root over a new session; `quick` for a host that may not be there at all.
+    pub(super) fn look(&self, kept: &mut Kept, quick: bool, questions: Vec<Question>) -> Result<Answers, Problem> {
+        let mut target = self.target.clone();
+        if quick {
+            target.connect_timeout = Some(QUICK);
+        }
+        let visit = Visit { target: &target, play: self.play.clone(), ..*self };
+        let mut going = visit.set_out(std::mem::take(kept));
+        if quick {
+            going.hasty = going.hasty.within(4 * QUICK);
+            going.reconnected = true;
+        }
+        let asked = || {
+            going.connect()?;
+            let who = going.who(&ROOT)?;
+            going.read(&who, &Inquiry::new(questions))
+        };
+        let result = asked();
+        *kept = going.kept;
+        result.map(|report| report.answers.unwrap_or_default()).map_err(Stop::problem)
+    }
+
+    /// Runs a script as root over a new session, under the host's lock.
+    pub(super) fn alter(&self, kept: &mut Kept, script: &Script) -> Result<(), Problem> {
+        let visit = Visit { patient: true, play: self.play.clone(), ..*self };
+        let mut going = visit.set_out(std::mem::take(kept));
+        let result = going.alter(script);
+        *kept = going.kept;
+        result.map_err(Stop::problem)
+    }
+
+    fn set_out(&self, kept: Kept) -> Going<'_> {
+        let deadline = Deadline::after(self.shared.limits.visit, &Arc::new(AtomicBool::new(false)));
+        let hasty = Deadline::after(self.shared.limits.visit, &self.shared.interrupted);
         Going {
             visit: self,
             session: None,
-            deadline: Deadline::after(self.shared.limits.visit, &Arc::new(AtomicBool::new(false))),
-            hasty: Deadline::after(self.shared.limits.visit, &self.shared.interrupted),
-            executions: 0,
+            hasty: if self.patient { deadline.clone() } else { hasty },
+            deadline,
             reconnected: false,
-            identities: HashMap::new(),
-            generation: BTreeMap::new(),
-            warnings: Vec::new(),
-            tally: BTreeMap::new(),
-            ignored: 0,
-            reboot: Vec::new(),
-            changed: false,
-            machine: None,
-            secret: false,
+            kept,
         }
     }
 
-    fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>, started: Instant) -> HostEvent {
-        let count = |s: Status| going.tally.get(&s).copied().unwrap_or(0);
-        let failed = count(Status::Failed) > going.ignored;
-        let changed = count(Status::Changed) + count(Status::WouldChange) > 0 || going.changed;
+    fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>) -> HostEvent {
+        let count = |s: Status| going.kept.tally.get(&s).copied().unwrap_or(0);
+        let failed = count(Status::Failed) > going.kept.ignored;
+        let changed = count(Status::Changed) + count(Status::WouldChange) > 0 || going.kept.changed;
         let (status, error) = match result {
             Err(Stop::Unreachable(problem)) if problem.kind == FailureKind::Interrupted.name() => {
                 (HostStatus::Skipped, Some(problem))
@@ -149,18 +289,17 @@ impl Visit<'_> {
             play: self.play.clone(),
             host: self.target.host.as_str().into(),
             status,
-            executions: going.executions,
-            time: started.elapsed(),
-            warnings: std::mem::take(&mut going.warnings),
-            reboot_pending: std::mem::take(&mut going.reboot),
+            executions: going.kept.executions,
+            time: going.kept.elapsed(),
+            warnings: std::mem::take(&mut going.kept.warnings),
+            reboot_pending: std::mem::take(&mut going.kept.reboot),
             error,
         }
     }
 
     /// Asks a host without a play, as whom these keywords say. The event tells how it went.
     pub fn ask(&self, inquiry: &Inquiry, keywords: &Become) -> (HostEvent, Option<Answers>) {
-        let started = Instant::now();
-        let mut going = self.set_out();
+        let mut going = self.set_out(Kept::default());
         let mut asked = || {
             going.connect()?;
             let who = going.who(keywords)?;
@@ -172,7 +311,7 @@ impl Visit<'_> {
             Ok(report) => (Ok(()), report.answers),
             Err(stop) => (Err(stop), None),
         };
-        (self.close(&mut going, result, started), answers)
+        (self.close(&mut going, result), answers)
     }
 
     fn stage(&self, stage: Stage) {
@@ -188,20 +327,54 @@ struct Going<'v> {
     deadline: Deadline,
     /// everything else is.
     hasty: Deadline,
-    executions: u32,
     reconnected: bool,
+    kept: Kept,
+}
+
+/// What a visit keeps over a boot.
+pub(super) struct Kept {
+    began: Instant,
+    pub(super) executions: u32,
     identities: HashMap<Who, Identity>,
     /// The generation of the host's state as last read, where the user is root.
     generation: BTreeMap<Who, u64>,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     tally: BTreeMap<Status, usize>,
     ignored: usize,
     reboot: Vec<String>,
     /// Whether something was changed that now waits for a boot.
     changed: bool,
-    machine: Machine,
+    pub(super) machine: Machine,
     /// Whether scripts hold values that no output may show.
     secret: bool,
+    /// What is noted on the host of a boot that isn't over.
+    pub(super) note: Option<Note>,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
+            began: Instant::now(),
+            executions: 0,
+            identities: HashMap::new(),
+            generation: BTreeMap::new(),
+            warnings: Vec::new(),
+            tally: BTreeMap::new(),
+            ignored: 0,
+            reboot: Vec::new(),
+            changed: false,
+            machine: None,
+            secret: false,
+            note: None,
+        }
+    }
+}
+
+impl Kept {
+    /// Since when the visit has gone on, boots included.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
 }
 
 /// What an execution is for.
@@ -222,14 +395,14 @@ struct Report {
 }
 
 impl Going<'_> {
-    fn run(&mut self, play: HostPlay) -> Result<(), Stop> {
+    fn run(&mut self, play: HostPlay) -> Result<Option<(Plan, Boot)>, Stop> {
         self.connect()?;
         let play = if play.wants_facts { self.facts(&play.become_)? } else { play };
         if play.resources.is_empty() && play.handlers.is_empty() {
             self.skips(&play);
-            return Ok(());
+            return Ok(None);
         }
-        self.secret = play.resources.iter().chain(&play.handlers).any(|i| i.no_log);
+        self.kept.secret = play.resources.iter().chain(&play.handlers).any(|i| i.no_log);
         let graph = graph::build(&play).map_err(|errors| {
             let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
             Stop::Broken(Problem { kind: "playbook", message: text, hint: None })
@@ -239,13 +412,27 @@ impl Going<'_> {
             who.push(self.who(&item.become_)?);
         }
         self.skips(&play);
-        let mut plan = Plan::new(play, graph, who, self.visit.policy, &self.visit.shared.run);
-        let result = self.carry_out(&mut plan);
+        let plan = Plan::new(play, graph, who, self.visit.policy, &self.visit.shared.run);
+        self.go_on(plan)
+    }
+
+    /// Carries a plan out, from its probe to its end or to a boot.
+    fn go_on(&mut self, mut plan: Plan) -> Result<Option<(Plan, Boot)>, Stop> {
+        let result = match self.carry_out(&mut plan) {
+            Ok(Some(boot)) => return Ok(Some((plan, boot))),
+            Ok(None) => Ok(()),
+            Err(stop) => Err(stop),
+        };
+        self.finish(plan, result).map(|()| None)
+    }
+
+    /// Tells what a plan has come to.
+    fn finish(&mut self, mut plan: Plan, result: Result<(), Stop>) -> Result<(), Stop> {
         let would = plan.would_change();
-        if self.visit.policy.check && would && self.generation.is_empty() {
+        if self.visit.policy.check && would && self.kept.generation.is_empty() {
             let users = plan.users();
             let told: Vec<String> = users.iter().map(|who| rights::remedy(who, &self.visit.target.user)).collect();
-            self.warnings.push(format!(
+            self.kept.warnings.push(format!(
                 "these changes would be made without root's rights, and what needs them would fail: {}",
                 told.join("; ")
             ));
@@ -254,12 +441,24 @@ impl Going<'_> {
             plan.abandon(problem);
         }
         self.tell(&mut plan);
-        let warnings = plan.warnings();
-        self.warnings.extend(warnings);
+        let mut warnings = plan.warnings();
+        warnings.retain(|w| !self.kept.warnings.contains(w));
+        self.kept.warnings.extend(warnings);
+        if let Some(note) =
+            self.kept.note.as_ref().filter(|_| self.visit.policy.check || self.visit.policy.boots.is_none())
+        {
+            self.kept.warnings.push(format!(
+                "run {} began to boot it ({}), drained: {}, and didn't see to the rest: `netplay status` shows it, and an \
+                 apply with `--reboot needed` finishes it",
+                note.run,
+                note.why.join(", "),
+                note.drain
+            ));
+        }
         result
     }
 
-    fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Stop> {
+    fn carry_out(&mut self, plan: &mut Plan) -> Result<Option<Boot>, Stop> {
         self.visit.stage(Stage::Probing);
         self.survey(plan, true)?;
         let mut moved = 0;
@@ -267,11 +466,11 @@ impl Going<'_> {
             let next = plan.advance();
             self.tell(plan);
             match next {
-                Next::Done => return Ok(()),
+                Next::Done => return Ok(None),
+                Next::Boot(boot) => return Ok(Some(boot)),
                 Next::Probe(who) => {
                     self.probe(plan, &who, false)?;
                 }
-                Next::Boot(_) => plan.not_booted(),
                 Next::Segment(segment) => {
                     if self.visit.shared.interrupted.load(Ordering::Relaxed) {
                         return Err(Stop::Broken(Problem {
@@ -283,12 +482,7 @@ impl Going<'_> {
                     if !self.change(plan, &segment)? {
                         moved += 1;
                         if moved > 3 {
-                            return Err(Stop::Broken(Problem {
-                                kind: "lock",
-                                message: "another run changed this host between our probe and our change, three times"
-                                    .to_owned(),
-                                hint: Some("let the other run finish, then run it again".to_owned()),
-                            }));
+                            return Err(Stop::Broken(moved_on()));
                         }
                         plan.retract(&segment);
                         self.survey(plan, false)?;
@@ -296,6 +490,32 @@ impl Going<'_> {
                 }
             }
         }
+    }
+
+    /// Runs a script of netplay's own as root, under the host's lock.
+    fn alter(&mut self, script: &Script) -> Result<(), Stop> {
+        self.connect()?;
+        let who = self.who(&ROOT)?;
+        let inquiry = Inquiry::new([]);
+        for _ in 0..3 {
+            self.read(&who, &inquiry)?;
+            let segment = Segment::alone(who.clone(), script.clone(), STEP_SECONDS);
+            let report =
+                self.execute(&Errand { who: &who, segment: Some(&segment), calm: false, inquiry: &inquiry })?;
+            if report.ending == Ending::Moved {
+                continue;
+            }
+            let said = match report.steps.values().next() {
+                Some(Ran::Yes(output)) if output.code == 0 => return Ok(()),
+                Some(Ran::Yes(output)) => format!("exit code {}: {}", output.code, output.complaint()),
+                _ => match &report.failure {
+                    Some(failure) => failure.message.clone(),
+                    None => return Err(Stop::Broken(ended(&report.ending))),
+                },
+            };
+            return Err(Stop::Broken(Problem { kind: "step", message: said, hint: None }));
+        }
+        Err(Stop::Broken(moved_on()))
     }
 
     /// Probes as every user of the play, and learns which handlers earlier runs owe.
@@ -307,7 +527,7 @@ impl Going<'_> {
                         true => "which `when` or tags leave out here",
                         false => "which this playbook doesn't have",
                     };
-                    self.warnings.push(format!(
+                    self.kept.warnings.push(format!(
                         "run {} owes this host the handler `{}` ({}), {why}; it stays owed until a run has it, or its \
                          note is removed: {}",
                         owed.run,
@@ -341,7 +561,7 @@ impl Going<'_> {
             Identity::Sudo { user, .. } if *user != self.visit.target.user => Who::User(user.as_str().into()),
             _ => Who::Login,
         };
-        self.identities.entry(who.clone()).or_insert(identity);
+        self.kept.identities.entry(who.clone()).or_insert(identity);
         Ok(who)
     }
 
@@ -351,7 +571,7 @@ impl Going<'_> {
         let inquiry = Inquiry::new(crate::facts::questions());
         let report = self.read(&who, &inquiry)?;
         let (facts, warnings) = crate::facts::read(&report.answers.unwrap_or_default());
-        self.warnings.extend(warnings);
+        self.kept.warnings.extend(warnings);
         self.visit
             .site
             .with_facts(&facts)
@@ -368,7 +588,7 @@ impl Going<'_> {
         let report = self.read(who, &inquiry)?;
         let answers = report.answers.unwrap_or_default();
         if first {
-            self.machine = machine(&answers);
+            self.kept.machine = machine(&answers);
         }
         plan.absorb(who, &answers);
         Ok(report.owed)
@@ -396,8 +616,10 @@ impl Going<'_> {
     /// nothing was run.
     fn change(&mut self, plan: &mut Plan, segment: &Segment) -> Result<bool, Stop> {
         self.visit.stage(Stage::Changing);
-        if !self.generation.contains_key(&segment.who) && self.warnings.iter().all(|w| !w.starts_with("without root")) {
-            self.warnings.push(
+        if !self.kept.generation.contains_key(&segment.who)
+            && self.kept.warnings.iter().all(|w| !w.starts_with("without root"))
+        {
+            self.kept.warnings.push(
                 "without root's rights no lock is taken on the host, and handlers owed by earlier runs aren't known"
                     .to_owned(),
             );
@@ -454,13 +676,13 @@ impl Going<'_> {
     fn execute(&mut self, errand: &Errand<'_>) -> Result<Report, Stop> {
         let shared = self.visit.shared;
         let login = &self.visit.target.user;
-        let identity = self.identities.get(errand.who).cloned().unwrap_or_default();
+        let identity = self.kept.identities.get(errand.who).cloned().unwrap_or_default();
         let root = match errand.who {
             Who::Login => login == "root",
             Who::User(user) => &**user == "root",
         };
         let nonce = nonce().map_err(Stop::Broken)?;
-        let generation = self.generation.get(errand.who).copied();
+        let generation = self.kept.generation.get(errand.who).copied();
         let batch = Batch {
             nonce: &nonce,
             run: &shared.run,
@@ -474,7 +696,7 @@ impl Going<'_> {
         let script = batch.compose();
         if shared.show_scripts {
             let hidden = "(a script with values of a no_log resource isn't shown)";
-            let text = if self.secret { hidden.into() } else { script.as_str().into() };
+            let text = if self.kept.secret { hidden.into() } else { script.as_str().into() };
             (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text });
         }
         let mut reader = Reader::new(&nonce, script);
@@ -485,7 +707,7 @@ impl Going<'_> {
         let Some(session) = &mut self.session else {
             return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));
         };
-        self.executions += 1;
+        self.kept.executions += 1;
         let mut elevated = sudo::Elevated::new(&mut reader, &identity, login, &nonce, &deadline);
         let result = session.execute(&request, &mut elevated, &deadline);
         let refusal = elevated.refusal(result.as_ref().ok());
@@ -505,7 +727,7 @@ impl Going<'_> {
         }
         // After a lost session it waits for what that has begun, which is no other run.
         if let Some(holder) = reader.waited_for().filter(|holder| *holder != shared.holder) {
-            self.warnings.push(format!("it had to wait for {holder}"));
+            self.kept.warnings.push(format!("it had to wait for {holder}"));
         }
         let owed = self.take_state(errand.who, &reader);
         let failure = match result {
@@ -555,10 +777,16 @@ impl Going<'_> {
         let Some(generation) = lines.next().and_then(|l| l.strip_prefix("root ")).and_then(|g| g.parse().ok()) else {
             return Vec::new();
         };
-        self.generation.insert(who.clone(), generation);
+        self.kept.generation.insert(who.clone(), generation);
         // Whoever is root, the state is one.
-        for value in self.generation.values_mut() {
+        for value in self.kept.generation.values_mut() {
             *value = generation;
+        }
+        let mut lines = lines.peekable();
+        self.kept.note = None;
+        if lines.next_if(|l| *l == "note").is_some() {
+            let noted: Vec<&str> = lines.by_ref().take_while(|l| *l != "end of note").collect();
+            self.kept.note = Note::read(&noted.join("\n"));
         }
         let mut owed = Vec::new();
         while let (Some(address), Some(title), Some(run)) = (lines.next(), lines.next(), lines.next()) {
@@ -596,13 +824,16 @@ impl Going<'_> {
             if let Some(error) = &mut outcome.error {
                 rights::explain(error, plan.who(outcome.position), &self.visit.target.user);
             }
-            *self.tally.entry(outcome.status).or_default() += 1;
-            self.ignored += usize::from(outcome.status == Status::Failed && outcome.ignored);
+            *self.kept.tally.entry(outcome.status).or_default() += 1;
+            self.kept.ignored += usize::from(outcome.status == Status::Failed && outcome.ignored);
             let item = plan.item(outcome.position);
+            if !outcome.waits.is_empty() && outcome.status == Status::WouldChange {
+                self.kept.reboot.push(item.address.to_string());
+            }
             if outcome.status == Status::RebootPending {
-                self.reboot.push(item.address.to_string());
+                self.kept.reboot.push(item.address.to_string());
                 // What an earlier run has set and only waits for the boot is no change of this one.
-                self.changed |= outcome.changes.iter().any(|c| c.effect == Effect::Now);
+                self.kept.changed |= outcome.changes.iter().any(|c| c.effect == Effect::Now);
             }
             let outcome = if item.no_log { hide(outcome) } else { outcome };
             (self.visit.events)(Event::Resource(Box::new(ResourceEvent {
@@ -628,6 +859,7 @@ impl Going<'_> {
 /// Takes the values of a `no_log` resource out of what is told of it.
 fn hide(mut outcome: Outcome) -> Outcome {
     // The name of what changes may hold values too: that of a guard is its text.
+    outcome.waits.clear();
     for change in outcome.changes.iter_mut().chain(&mut outcome.done) {
         change.field = "(no_log)".to_owned();
         change.from = "(no_log)".into();
@@ -649,6 +881,14 @@ const MACHINE: [&str; 2] = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id"
 fn machine(answers: &Answers) -> Machine {
     let read = |path: &str| answers.get::<SmallFile>(path).ok()?.value().ok()?.filter(|v| !v.is_empty());
     Some((read(MACHINE[0])?, read(MACHINE[1])?))
+}
+
+fn moved_on() -> Problem {
+    Problem {
+        kind: "lock",
+        message: "another run changed this host between our probe and our change, three times".to_owned(),
+        hint: Some("let the other run finish, then run it again".to_owned()),
+    }
 }
 
 fn problem(failure: &Failure) -> Problem {

@@ -1,11 +1,83 @@
-//! Visits on plain threads, and their events in one order on the thread that owns the run.
+//! Jobs on plain threads, and what they tell in one order on the thread that owns the run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const WHILE: Duration = Duration::from_millis(200);
+/// How long the owner hears nothing before it is called all the same.
+pub(super) const WHILE: Duration = Duration::from_millis(200);
+
+/// Where the owner hands out jobs and hears of them.
+pub(super) struct Desk<J, E> {
+    jobs: Sender<(usize, J)>,
+    told: Receiver<Heard<E>>,
+}
+
+/// What the owner hears.
+#[derive(Debug)]
+pub(super) enum Heard<E> {
+    /// A job tells something.
+    Event(E),
+    /// The job of this number is over, with the message of its panic if it panicked.
+    Over(usize, Option<String>),
+}
+
+impl<J, E> Desk<J, E> {
+    /// Has a job done by the next thread that is free.
+    pub(super) fn give(&self, number: usize, job: J) {
+        // The threads stay as long as this desk does.
+        let _ = self.jobs.send((number, job));
+    }
+
+    /// The next that is told, in the order of arrival; nothing if that takes longer.
+    pub(super) fn hear(&self, at_most: Duration) -> Option<Heard<E>> {
+        match self.told.recv_timeout(at_most) {
+            Ok(heard) => Some(heard),
+            Err(RecvTimeoutError::Timeout) => None,
+            // No thread is left to tell anything.
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(at_most);
+                None
+            }
+        }
+    }
+}
+
+/// Has `owner` run with so many threads that do jobs as `work` does them. Those that nobody has begun when it returns are
+/// dropped.
+pub(super) fn crew<J: Send, E: Send, R>(
+    threads: usize,
+    work: impl Fn(usize, J, &(dyn Fn(E) + Sync)) + Sync,
+    owner: impl FnOnce(&Desk<J, E>) -> R,
+) -> R {
+    let (jobs, waiting) = mpsc::channel::<(usize, J)>();
+    let waiting = Mutex::new(waiting);
+    let (sender, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            let sender = sender.clone();
+            let (waiting, work) = (&waiting, &work);
+            scope.spawn(move || {
+                // A receiver that is gone means that the run has ended: nobody is left to be told.
+                let send = |event| drop(sender.send(Heard::Event(event)));
+                while let Ok((number, job)) = {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    next
+                } {
+                    let panic = catch_unwind(AssertUnwindSafe(|| work(number, job, &send))).err().map(|panic| {
+                        let text = panic.downcast_ref::<String>().map(String::as_str);
+                        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+                    });
+                    let _ = sender.send(Heard::Over(number, panic));
+                }
+            });
+        }
+        drop(sender);
+        let desk = Desk { jobs, told };
+        owner(&desk)
+    })
+}
 
 /// Does `work` for each item on at most `threads` threads. Whatever it sends reaches `sink` on this thread, in the order
 /// of arrival; nothing reaches it after a while in which nothing came. Work that panics is told by its index and the
@@ -14,39 +86,29 @@ pub(super) fn each<T: Sync, E: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T, &(dyn Fn(E) + Sync)) + Sync,
-    panicked: impl Fn(usize, String) -> E + Sync,
+    panicked: impl Fn(usize, String) -> E,
     mut sink: impl FnMut(Option<E>),
 ) {
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, items.len().max(1)) {
-            let sender = sender.clone();
-            let (next, work, panicked) = (&next, &work, &panicked);
-            scope.spawn(move || {
-                // A receiver that is gone means that the run has ended: nobody is left to be told.
-                let send = |event| drop(sender.send(event));
-                while let Some((at, item)) = {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    items.get(i).map(|t| (i, t))
-                } {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(item, &send))) {
-                        let text = panic.downcast_ref::<String>().map(String::as_str);
-                        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                        send(panicked(at, text.to_owned()));
+    crew(
+        threads.min(items.len()),
+        |_, item, send| work(item, send),
+        |desk| {
+            items.iter().enumerate().for_each(|(at, item)| desk.give(at, item));
+            let mut open = items.len();
+            while open > 0 {
+                match desk.hear(WHILE) {
+                    Some(Heard::Event(event)) => sink(Some(event)),
+                    Some(Heard::Over(at, panic)) => {
+                        open -= 1;
+                        if let Some(message) = panic {
+                            sink(Some(panicked(at, message)));
+                        }
                     }
+                    None => sink(None),
                 }
-            });
-        }
-        drop(sender);
-        loop {
-            match receiver.recv_timeout(WHILE) {
-                Ok(event) => sink(Some(event)),
-                Err(RecvTimeoutError::Timeout) => sink(None),
-                Err(RecvTimeoutError::Disconnected) => break,
             }
-        }
-    });
+        },
+    );
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! How a play goes through its hosts: batches, and when too many have failed. Pure.
+//! How a play goes through its hosts: batches, when too many have failed, and how many may be away at once. Pure.
 
 use crate::playbook::Batch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The sizes of a play's batches. Sizes are taken in turn and the last repeats; a percentage is of all hosts of the
 /// play, rounded down, and at least one host. No size means one batch of all.
@@ -42,9 +44,81 @@ pub(super) fn over(lost: usize, batch: usize, max_fail_percentage: Option<f64>) 
     }
 }
 
+/// How many of so many hosts may be unavailable: of a percentage at least one, and never more than there are.
+pub(super) fn at_most(hosts: usize, most: &Batch) -> usize {
+    match most {
+        Batch::Hosts(n) => (*n).max(1),
+        Batch::Percent(p) => share(hosts, *p).max(1),
+    }
+}
+
+/// A host that isn't available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Away {
+    /// What fails together with it.
+    pub(super) domain: Option<String>,
+    /// Why, where this run can't change it; nothing while it is on its way through a boot.
+    pub(super) lost: Option<String>,
+}
+
+/// What becomes of the hosts that wait for a boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// These may go, by their place in the list; none, if they wait for others to come back.
+    Go(Vec<usize>),
+    /// None ever may: what is away doesn't come back in this run.
+    Spent,
+}
+
+/// Which of the hosts that wait may be taken away, in their order: so many that at most `most` are away, and of each
+/// domain one.
+pub(super) fn admit(most: usize, away: &BTreeMap<Arc<str>, Away>, waiting: &[Option<String>]) -> Admission {
+    let mut room = most.saturating_sub(away.len());
+    let mut taken: Vec<&str> = away.values().filter_map(|a| a.domain.as_deref()).collect();
+    let mut going = Vec::new();
+    for (i, domain) in waiting.iter().enumerate() {
+        if room == 0 {
+            break;
+        }
+        if domain.as_deref().is_some_and(|d| taken.contains(&d)) {
+            continue;
+        }
+        taken.extend(domain.as_deref());
+        going.push(i);
+        room -= 1;
+    }
+    let under_way = away.values().any(|a| a.lost.is_none());
+    if going.is_empty() && !under_way && !waiting.is_empty() { Admission::Spent } else { Admission::Go(going) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn never_more_are_away_than_may_be() {
+        let host = |i: usize| -> Arc<str> { format!("n{i}").into() };
+        let away = |list: &[(usize, Option<&str>, Option<&str>)]| -> BTreeMap<Arc<str>, Away> {
+            let one = |(i, domain, lost): &(usize, Option<&str>, Option<&str>)| {
+                (host(*i), Away { domain: domain.map(Into::into), lost: lost.map(Into::into) })
+            };
+            list.iter().map(one).collect()
+        };
+        let none = || vec![None; 5];
+        assert_eq!(admit(2, &away(&[]), &none()), Admission::Go(vec![0, 1]));
+        assert_eq!(admit(2, &away(&[(9, None, None)]), &none()), Admission::Go(vec![0]));
+        assert_eq!(admit(2, &away(&[(9, None, None), (8, None, Some("down"))]), &none()), Admission::Go(vec![]));
+        assert_eq!(admit(1, &away(&[(8, None, Some("down"))]), &none()), Admission::Spent);
+        assert_eq!(admit(1, &away(&[(8, None, Some("down"))]), &[]), Admission::Go(vec![]));
+        // One of each domain; one that is lost keeps its domain.
+        let racks: Vec<Option<String>> = ["a", "a", "b", "c"].map(|r| Some(r.to_owned())).into();
+        assert_eq!(admit(9, &away(&[]), &racks), Admission::Go(vec![0, 2, 3]));
+        assert_eq!(admit(9, &away(&[(9, Some("b"), Some("down"))]), &racks), Admission::Go(vec![0, 3]));
+        assert_eq!(admit(9, &away(&[(9, Some("a"), Some("down"))]), &racks[..2]), Admission::Spent);
+        assert_eq!(at_most(100, &Batch::Percent(5.0)), 5);
+        assert_eq!(at_most(10, &Batch::Percent(5.0)), 1);
+        assert_eq!(at_most(10, &Batch::Hosts(3)), 3);
+    }
 
     #[test]
     fn ramps() {

@@ -1,14 +1,18 @@
 //! The owner loop of a run: play after play, batch after batch, one thread that owns all state.
 
-use super::host::{Machine, Shared, Site, Visit};
+use super::boot::{Drain, Reboot, Way};
+use super::host::{Shared, Site};
+use super::rolling::Away;
 use super::{pool, rolling};
-use crate::event::{Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, Status, Warning};
+use crate::event::{
+    BootsPlanned, Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, Status, Warning,
+};
 use crate::plan::Policy;
 use crate::playbook::{Batch, HostPlay};
 use crate::transport::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A play and its hosts.
@@ -25,6 +29,8 @@ pub struct Play {
     pub policy: Policy,
     /// How many resources it lists.
     pub resources: usize,
+    /// How it boots its hosts, if it does.
+    pub reboot: Option<Reboot>,
 }
 
 /// A host of a play.
@@ -35,6 +41,8 @@ pub struct Host {
     pub play: Mutex<HostPlay>,
     /// What else is to be known of it.
     pub site: Box<dyn Site + Send>,
+    /// What is to be known for its boot.
+    pub way: Way,
 }
 
 /// How a run goes.
@@ -50,7 +58,9 @@ pub struct Options {
 
 /// Carries plays out.
 pub fn run(shared: &Shared, plays: &[Play], options: Options, sink: &mut dyn FnMut(Event)) -> RunFinished {
-    let mut ledger = Ledger { check: options.check, ..Ledger::default() };
+    let most = |play: &Play| play.reboot.as_ref().map(|r| rolling::at_most(r.hosts, &r.max_unavailable));
+    let most = plays.iter().filter_map(most).min().unwrap_or(1);
+    let mut ledger = Ledger { check: options.check, most, ..Ledger::default() };
     let started = Instant::now();
     for play in plays {
         ledger.play(shared, play, options, sink);
@@ -89,23 +99,25 @@ pub fn survey<T: Sync>(
 
 /// What the run knows.
 #[derive(Default)]
-struct Ledger {
+pub(super) struct Ledger {
     check: bool,
     hosts: BTreeMap<Arc<str>, HostTotal>,
-    resources: BTreeMap<Status, usize>,
-    lost: HashSet<Arc<str>>,
-    stopped: Option<String>,
-    held_back: bool,
-    pending: bool,
+    pub(super) resources: BTreeMap<Status, usize>,
+    pub(super) lost: HashSet<Arc<str>>,
+    /// Why no further batch and no further play begins.
+    pub(super) stopped: Option<String>,
+    pub(super) held_back: bool,
+    pub(super) pending: bool,
     /// Whether an interruption was told.
     noticed: bool,
     /// The names of each machine.
-    machines: HashMap<(String, String), Vec<Arc<str>>>,
-}
-
-enum Told {
-    Event(Event),
-    End(Box<HostEvent>, Machine),
+    pub(super) machines: HashMap<(String, String), Vec<Arc<str>>>,
+    /// How many hosts may be unavailable at once: the least that a play of the run says.
+    pub(super) most: usize,
+    /// The hosts of the play that would be booted (`--check`), and why.
+    planned: Vec<(Arc<str>, Vec<String>)>,
+    /// The hosts that are.
+    pub(super) away: BTreeMap<Arc<str>, Away>,
 }
 
 impl Ledger {
@@ -151,63 +163,17 @@ impl Ledger {
                     Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
             }
         }
-    }
-
-    /// Visits the hosts of one batch. Gives how many of them were lost.
-    fn batch(
-        &mut self,
-        shared: &Shared,
-        play: &Play,
-        batch: &[&Host],
-        options: Options,
-        sink: &mut dyn FnMut(Event),
-    ) -> usize {
-        let visit = |host: &&Host, send: &(dyn Fn(Told) + Sync)| {
-            let events = |event| send(Told::Event(event));
-            let visit = Visit {
-                shared,
-                target: &host.target,
-                site: &*host.site,
-                play: play.name.clone(),
-                policy: play.policy,
-                events: &events,
-            };
-            let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
-            let (event, machine) = visit.make(rendered);
-            send(Told::End(Box::new(event), machine));
-        };
-        let panicked = |at: usize, message: String| {
-            let host = batch[at].target.host.as_str().into();
-            Told::End(Box::new(host_event(&play.name, host, HostStatus::Failed, Some(bug(message)))), None)
-        };
-        let mut lost = 0;
-        pool::each(options.forks, batch, visit, panicked, |told| match told {
-            None => self.notice(shared, sink),
-            Some(Told::Event(event)) => {
-                if let Event::Resource(resource) = &event {
-                    *self.resources.entry(resource.status).or_default() += 1;
-                    *self.total(&resource.host).resources.entry(resource.status).or_default() += 1;
-                    self.pending |= matches!(resource.status, Status::WouldChange | Status::RebootPending);
-                }
-                sink(event);
-            }
-            Some(Told::End(event, machine)) => {
-                if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
-                    lost += 1;
-                    self.lost.insert(event.host.clone());
-                }
-                if let Some(machine) = machine {
-                    self.meet(machine, &event.host, sink);
-                }
-                self.close(&event);
-                sink(Event::Host(event));
-            }
-        });
-        lost
+        let planned = std::mem::take(&mut self.planned);
+        if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
+            let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);
+            let at_most = reboot.at_most(planned.len(), self.most, drained);
+            let (play, at_once) = (play.name.clone(), self.most.min(planned.len()));
+            sink(Event::BootsPlanned(BootsPlanned { play, hosts: planned, at_once, at_most }));
+        }
     }
 
     /// Who interrupts is told why it goes on, lest they end what can't be ended without harm.
-    fn notice(&mut self, shared: &Shared, sink: &mut dyn FnMut(Event)) {
+    pub(super) fn notice(&mut self, shared: &Shared, sink: &mut dyn FnMut(Event)) {
         if shared.interrupted.load(Ordering::Relaxed) && !std::mem::replace(&mut self.noticed, true) {
             let message = "interrupted: a host that is being changed finishes the steps that it was sent, handlers among \
                            them, and nothing else is begun; a second Ctrl-C ends it at once and leaves open what \
@@ -216,7 +182,7 @@ impl Ledger {
         }
     }
 
-    fn total(&mut self, host: &Arc<str>) -> &mut HostTotal {
+    pub(super) fn total(&mut self, host: &Arc<str>) -> &mut HostTotal {
         self.hosts.entry(host.clone()).or_insert_with(|| HostTotal {
             status: HostStatus::Skipped,
             resources: BTreeMap::new(),
@@ -226,10 +192,14 @@ impl Ledger {
         })
     }
 
-    fn close(&mut self, event: &HostEvent) {
+    pub(super) fn close(&mut self, event: &HostEvent) {
         let total = self.total(&event.host);
         total.executions += event.executions;
         total.reboot_pending |= !event.reboot_pending.is_empty();
+        if !event.reboot_pending.is_empty() {
+            self.planned.push((event.host.clone(), event.reboot_pending.clone()));
+        }
+        let total = self.total(&event.host);
         total.passed_over |= event.status == HostStatus::Skipped;
         // A host that a later play passed over keeps what it came to before.
         let rank = |s: HostStatus| match s {
@@ -252,7 +222,7 @@ impl Ledger {
     }
 
     /// Two names for one machine: both are done, one after the other by the host's lock, and it is told.
-    fn meet(&mut self, machine: (String, String), host: &Arc<str>, sink: &mut dyn FnMut(Event)) {
+    pub(super) fn meet(&mut self, machine: (String, String), host: &Arc<str>, sink: &mut dyn FnMut(Event)) {
         let names = self.machines.entry(machine).or_default();
         if names.contains(host) {
             return;
@@ -287,12 +257,12 @@ impl Ledger {
     }
 }
 
-fn bug(message: String) -> Problem {
+pub(super) fn bug(message: String) -> Problem {
     let hint = Some("please report it".to_owned());
     Problem { kind: "internal", message: format!("netplay itself failed: {message}"), hint }
 }
 
-fn host_event(play: &str, host: Arc<str>, status: HostStatus, error: Option<Problem>) -> HostEvent {
+pub(super) fn host_event(play: &str, host: Arc<str>, status: HostStatus, error: Option<Problem>) -> HostEvent {
     HostEvent {
         play: play.into(),
         host,

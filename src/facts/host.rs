@@ -19,6 +19,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Why nothing lasts here, if it is so.
+    pub(super) fn fleeting(&self) -> Option<&'static str> {
+        self.fleeting
+    }
+
     /// That nothing lasts here, if it is so.
     pub(super) fn root_warning(&self) -> Option<String> {
         self.fleeting.map(|why| {

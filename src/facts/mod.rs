@@ -29,6 +29,16 @@ pub fn questions() -> Vec<Question> {
     ]
 }
 
+/// What has to be asked for [`fleeting`].
+pub fn of_host() -> Question {
+    Question::of::<Host>("")
+}
+
+/// Why what is written to the host's root doesn't survive a reboot, if it doesn't.
+pub fn fleeting(answers: &Answers) -> Option<&'static str> {
+    answers.get::<Host>("").ok()?.fleeting()
+}
+
 /// The facts that the answers to [`questions`] give, and what the operator should know.
 pub fn read(answers: &Answers) -> (Value, Vec<String>) {
     let mut warnings = Vec::new();

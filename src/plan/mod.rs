@@ -18,6 +18,7 @@ use crate::resource::{
     Answers, Assessment, Change, Effect, FileDiff, Need, Obstacle, Output, Question, Reading, Risk, Stale, Step,
     Trouble, Weight,
 };
+use crate::shell::Script;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -90,6 +91,15 @@ pub struct Segment {
     pub pieces: Vec<Piece>,
     resources: Vec<usize>,
     handlers: Vec<usize>,
+}
+
+impl Segment {
+    /// A script of the engine's own, which belongs to no resource.
+    pub fn alone(who: Who, script: Script, seconds: u32) -> Segment {
+        let work = Work::Step(Step::Run(script));
+        let piece = Piece { id: 1, all: Vec::new(), any: Vec::new(), work, seconds, owner: None };
+        Segment { who, pieces: vec![piece], resources: Vec::new(), handlers: Vec::new() }
+    }
 }
 
 /// One step, and on which others of its segment it hangs.

@@ -1,6 +1,7 @@
 //! Reading playbooks: strict keys, all errors at once, a remedy where a hand that knows Ansible goes wrong.
 
 use super::keys;
+use super::reboot as boots;
 use super::remedies::{self, Level};
 use super::template;
 use super::vars::{self, Layer};
@@ -205,10 +206,8 @@ impl<'l> Loader<'l> {
                 false
             }
         };
-        if let Some(reboot) = node.get("reboot") {
-            let hint = "remove it; what waits for a reboot is reported as `reboot_pending`";
-            self.hinted(&reboot.span, "`reboot` isn't supported yet: netplay doesn't boot hosts so far", hint);
-        }
+        let reboot = get("reboot");
+        self.errors.extend(reboot.into_iter().flat_map(boots::check));
         let confirm = node.get("confirm");
         let confirm_none = confirm.is_some_and(|c| c.text() == Some("none"));
         if let Some(confirm) = confirm.filter(|_| !confirm_none) {
@@ -274,6 +273,7 @@ impl<'l> Loader<'l> {
             hosts,
             serial: get("serial").cloned(),
             max_fail_percentage: get("max_fail_percentage").cloned(),
+            reboot: reboot.cloned(),
             become_,
             vars,
             vars_files,
@@ -628,25 +628,31 @@ pub(super) fn vars_file(path: &Path, named: &Node, vault: &Vault) -> Result<Arc<
 /// # Errors
 /// It is something else.
 pub(super) fn serial(node: &Node) -> Result<Vec<Batch>, Error> {
-    let one = |n: &Node| {
-        let bad = || {
-            let got = n.text().map_or_else(|| n.describe().to_owned(), |t| format!("`{t}`"));
-            Error::playbook(&n.span, format!("`serial` takes a number of hosts or a percentage, not {got}"))
-                .hint("write `serial: 10`, `serial: 10%`, or a list of these, whose last is repeated")
-        };
-        let text = n.text().ok_or_else(bad)?.trim();
-        match text.strip_suffix('%') {
-            Some(number) => {
-                let percent = number.trim().parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
-                percent.map(Batch::Percent).ok_or_else(bad)
-            }
-            None => text.parse::<usize>().ok().filter(|n| *n > 0).map(Batch::Hosts).ok_or_else(bad),
-        }
-    };
     match node.as_seq() {
         Some([]) => Err(Error::playbook(&node.span, "`serial` is an empty list")),
-        Some(items) => items.iter().map(one).collect(),
-        None => Ok(vec![one(node)?]),
+        Some(items) => items.iter().map(|n| batch("serial", n)).collect(),
+        None => Ok(vec![batch("serial", node)?]),
+    }
+}
+
+/// A number of hosts, or a percentage.
+///
+/// # Errors
+/// It is something else.
+pub(super) fn batch(key: &str, node: &Node) -> Result<Batch, Error> {
+    let bad = || {
+        let got = node.text().map_or_else(|| node.describe().to_owned(), |t| format!("`{t}`"));
+        let list = if key == "serial" { ", or a list of these, whose last is repeated" } else { "" };
+        Error::playbook(&node.span, format!("`{key}` takes a number of hosts or a percentage, not {got}"))
+            .hint(format!("write `{key}: 10` or `{key}: 10%`{list}"))
+    };
+    let text = node.text().ok_or_else(bad)?.trim();
+    match text.strip_suffix('%') {
+        Some(number) => {
+            let percent = number.trim().parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+            percent.map(Batch::Percent).ok_or_else(bad)
+        }
+        None => text.parse::<usize>().ok().filter(|n| *n > 0).map(Batch::Hosts).ok_or_else(bad),
     }
 }
 

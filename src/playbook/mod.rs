@@ -6,6 +6,7 @@
 
 mod keys;
 mod load;
+mod reboot;
 mod remedies;
 mod render;
 mod template;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use keys::COMMON as COMMON_KEYS;
 pub use load::Playbook;
+pub use reboot::{Drain, HostReboot, REBOOT_KEYS, Reboot};
 pub use render::{Settings, Tags};
 #[cfg(test)]
 pub(crate) use template::FACTS;

@@ -111,7 +111,9 @@ pub(super) fn module(name: &str) -> Option<&'static str> {
         "setup" | "gather_facts" | "stat" | "slurp" | "command_facts" | "service_facts" | "package_facts" => {
             "remove it: facts are under `facts`, and every resource looks at its own state"
         }
-        "reboot" => "remove it: netplay doesn't boot hosts so far, and reports what waits for a reboot",
+        "reboot" => {
+            "it is a keyword of the play, `reboot: {max_unavailable: 1}`: hosts are booted where something needs it"
+        }
         "wait_for" | "wait_for_connection" | "pause" => "remove it: a `command` can wait by itself",
         "get_url" | "unarchive" | "uri" | "git" => "use `command` with `creates`",
         "nmcli" | "interfaces_file" | "network_connections" => "use `mtu` or `ifcfg`",

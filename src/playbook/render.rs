@@ -58,6 +58,8 @@ pub struct Settings {
     pub serial: Vec<Batch>,
     /// How many percent of a batch may fail; nothing if it isn't said.
     pub max_fail_percentage: Option<f64>,
+    /// How it boots its hosts.
+    pub reboot: super::Reboot,
 }
 
 impl Play {
@@ -81,6 +83,7 @@ impl Play {
             hosts: value(&self.hosts)?,
             serial: rendered(&self.serial)?.map_or(Ok(Vec::new()), |n| load::serial(&n))?,
             max_fail_percentage: rendered(&self.max_fail_percentage)?.map(|n| load::percentage(&n)).transpose()?,
+            reboot: self.reboot(&scope)?,
         })
     }
 

@@ -29,6 +29,7 @@ pub struct Play {
     pub(super) hosts: Node,
     pub(super) serial: Option<Node>,
     pub(super) max_fail_percentage: Option<Node>,
+    pub(super) reboot: Option<Node>,
     pub(super) become_: Become,
     pub(super) vars: Arc<Layer>,
     pub(super) vars_files: Vec<Node>,

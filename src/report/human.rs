@@ -3,6 +3,7 @@
 //! A batch is told when all its hosts are done, so that they can be folded. A failure is told in one line when it
 //! happens, and once in full, with its remedy, at the very end: there it is still on the screen when someone looks.
 
+use super::boots;
 use super::closing;
 use super::failures::{Draft, Failure, Failures, named};
 use super::fold::{Folded, Hosts};
@@ -377,6 +378,14 @@ impl Reporter for Human {
                     progress.stage(host, *stage);
                 }
                 Ok(())
+            }
+            Event::BootsPlanned(e) => {
+                let text = if self.quiet() { String::new() } else { boots::planned(e, &mut self.hosts, self.palette) };
+                self.say(&text)
+            }
+            Event::Boot(e) => {
+                let text = if self.quiet() { String::new() } else { boots::step(e, self.palette) };
+                self.say(&text)
             }
             Event::Resource(e) => self.resource(e),
             Event::Host(e) => self.host(e),

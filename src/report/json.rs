@@ -141,7 +141,11 @@ impl Reporter for Json {
                 self.totals = run_finished(e);
                 Ok(())
             }
-            Event::BatchStarted { .. } | Event::HostStage { .. } | Event::Script { .. } => Ok(()),
+            Event::BatchStarted { .. }
+            | Event::HostStage { .. }
+            | Event::Script { .. }
+            | Event::BootsPlanned(_)
+            | Event::Boot(_) => Ok(()),
         }
     }
 

@@ -218,6 +218,8 @@ impl Reporter for JUnit {
             Event::PlayStarted(_)
             | Event::BatchStarted { .. }
             | Event::HostStage { .. }
+            | Event::BootsPlanned(_)
+            | Event::Boot(_)
             | Event::Facts { .. }
             | Event::Script { .. }
             | Event::Warning(_)

@@ -1,5 +1,6 @@
 //! What the operator and his scripts see: consumers of [events](crate::event). Nothing else prints.
 
+mod boots;
 mod closing;
 mod diff;
 mod failures;

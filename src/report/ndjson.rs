@@ -2,8 +2,8 @@
 
 use super::{Reporter, diff};
 use crate::event::{
-    Change, CommandOutput, Effect, Event, HostEvent, HostStatus, Problem, ResourceEvent, RunFinished, RunStarted,
-    Status, Warning,
+    BootsPlanned, Change, CommandOutput, Effect, Event, HostEvent, HostStatus, Problem, ResourceEvent, RunFinished,
+    RunStarted, Status, Warning,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -133,6 +133,12 @@ pub(super) fn host(e: &HostEvent) -> HostLine<'_> {
 }
 
 /// The fields of the output of a command.
+fn boots_planned(e: &BootsPlanned) -> Value {
+    let host = |(host, why): &(Arc<str>, Vec<String>)| json!({ "host": &**host, "reasons": why });
+    let hosts: Vec<Value> = e.hosts.iter().map(host).collect();
+    json!({ "play": &*e.play, "hosts": hosts, "at_once": e.at_once, "at_most_seconds": e.at_most.as_secs() })
+}
+
 pub(super) fn output(e: &CommandOutput) -> Value {
     let (output, utf8) = (super::text::from_bytes(&e.output), std::str::from_utf8(&e.output).is_ok());
     json!({ "host": &*e.host, "code": e.code, "output": output, "utf8": utf8 })
@@ -201,6 +207,17 @@ impl Reporter for NdJson {
                 self.line("batch_started", body)
             }
             Event::HostStage { .. } | Event::Script { .. } => Ok(()),
+            Event::BootsPlanned(e) => self.line("boots_planned", boots_planned(e)),
+            Event::Boot(e) => self.line(
+                "boot",
+                json!({
+                    "play": &*e.play,
+                    "host": &*e.host,
+                    "step": e.step,
+                    "seconds": seconds(e.time),
+                    "detail": e.detail,
+                }),
+            ),
             Event::Resource(e) => self.line("resource", resource(e, self.diff)),
             Event::Host(e) => self.line("host", host(e)),
             Event::Output(e) => self.line("output", output(e)),

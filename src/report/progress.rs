@@ -86,13 +86,14 @@ impl State {
             Stage::Connecting => "connecting",
             Stage::Probing => "probing",
             Stage::Changing => "changing",
+            Stage::Waiting => "booting",
             Stage::Done => "done",
         };
         let parts: Vec<String> = if self.running.len() <= FEW {
             self.running.iter().map(|(host, stage)| format!("{} {}", clean(host), word(*stage))).collect()
         } else {
             let of = |stage| self.running.values().filter(|s| **s == stage).count();
-            let stages = [Stage::Connecting, Stage::Probing, Stage::Changing];
+            let stages = [Stage::Connecting, Stage::Probing, Stage::Changing, Stage::Waiting];
             let counts = stages.into_iter().map(|stage| (of(stage), stage)).filter(|(n, _)| *n > 0);
             counts.map(|(n, stage)| format!("{} {}", number(n), word(stage))).collect()
         };

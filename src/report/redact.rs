@@ -1,7 +1,8 @@
 //! Secrets in events, on their way to all reporters: none gets one that has a secret in it.
 
 use crate::event::{
-    Change, CommandOutput, Event, FileDiff, HostEvent, Problem, ResourceEvent, RunFinished, RunStarted, Warning,
+    BootEvent, BootsPlanned, Change, CommandOutput, Event, FileDiff, HostEvent, Problem, ResourceEvent, RunFinished,
+    RunStarted, Warning,
 };
 use crate::secret::{MASK, Secrets};
 use serde_json::Value;
@@ -64,6 +65,13 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
             all(warnings);
             error.iter_mut().for_each(|p| problem(p, secrets));
             because.iter_mut().for_each(|t| string(t, secrets));
+        }
+        Event::BootsPlanned(BootsPlanned { play: _, hosts, at_once: _, at_most: _ }) => {
+            hosts.iter_mut().for_each(|(_, why)| all(why));
+        }
+        Event::Boot(e) => {
+            let BootEvent { play: _, host: _, step: _, time: _, detail } = &mut **e;
+            string(detail, secrets);
         }
         Event::Host(e) => {
             let HostEvent { play: _, host: _, status: _, executions: _, time: _, warnings, reboot_pending, error } =

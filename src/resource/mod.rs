@@ -15,7 +15,7 @@
 
 pub mod assert;
 mod attributes;
-mod cards;
+pub mod cards;
 pub mod command;
 pub mod copy;
 pub mod file;

@@ -29,6 +29,13 @@ pub(super) fn answers(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Tr
     args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
 }
 
+/// Notes that the machine's power was cycled: what waited for that and still isn't current has not been taken over.
+pub fn power_was_cycled() -> Script {
+    Script::new()
+        .set("D", FOLDER)
+        .line("for f in \"$D\"/*; do [ ! -f \"$f\" ] || sed -i 's/ power_cycle$/ cycled/' -- \"$f\" || exit 1; done")
+}
+
 /// How long a tool is waited for when it is asked, in seconds; it is in the scripts too.
 pub(super) const ASK_SECONDS: u32 = 60;
 

@@ -15,6 +15,8 @@ pub(in crate::resource) const FOLDER: &str = "/var/lib/netplay/pending";
 pub(in crate::resource) enum Loads {
     Reboot,
     PowerCycle,
+    /// A power cycle, and there was one.
+    Cycled,
 }
 
 /// A line of a note: what was set, when, and what was current then.
@@ -46,7 +48,11 @@ impl Mark {
             wanted: wanted.to_owned(),
             was: Some(was.to_owned()).filter(|was| was != "-"),
             boot: boot.to_owned(),
-            loads: if loads == "power_cycle" { Loads::PowerCycle } else { Loads::Reboot },
+            loads: match loads {
+                "power_cycle" => Loads::PowerCycle,
+                "cycled" => Loads::Cycled,
+                _ => Loads::Reboot,
+            },
         })
     }
 }
@@ -67,8 +73,9 @@ pub(in crate::resource) fn standing(
 ) -> Standing {
     let noted = marks.iter().find(|m| m.parameter == parameter && is(&m.wanted) && m.was.as_deref() == current);
     match noted {
-        Some(mark) if mark.boot != boot => Standing::NotApplied(mark.loads),
+        // That there was a warm boot since is no reason to think that there was a power cycle.
         Some(Mark { loads: Loads::PowerCycle, .. }) => Standing::Waits { effect: Effect::PowerCycle, noted: true },
+        Some(mark) if mark.boot != boot => Standing::NotApplied(mark.loads),
         _ => Standing::Waits { effect: Effect::Reboot, noted: noted.is_some() },
     }
 }
@@ -93,7 +100,13 @@ mod tests {
             of(std::slice::from_ref(&cycle), "boot-a", None),
             Standing::Waits { effect: Effect::PowerCycle, noted: true }
         );
-        assert_eq!(of(&[cycle], "boot-b", None), Standing::NotApplied(Loads::PowerCycle));
+        assert_eq!(
+            of(&[cycle], "boot-b", None),
+            Standing::Waits { effect: Effect::PowerCycle, noted: true },
+            "a warm boot is none"
+        );
+        let cycled = Mark::read("NUM_OF_VFS 16 - boot-a cycled").unwrap();
+        assert_eq!(of(&[cycled], "boot-b", None), Standing::NotApplied(Loads::Cycled));
         assert_eq!(Mark::read("NUM_OF_VFS 16 0"), None);
     }
 }

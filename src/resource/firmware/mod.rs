@@ -139,7 +139,7 @@ impl Firmware {
                     judged.notes.insert(address.to_owned(), cards::Setting { notes, ..cards::Setting::default() });
                 }
             }
-            Standing::NotApplied(Loads::Reboot | Loads::PowerCycle) => {
+            Standing::NotApplied(Loads::Reboot | Loads::PowerCycle | Loads::Cycled) => {
                 let message = format!("{address} ({psid}) still runs {running} after a boot, and {image} is burnt");
                 let hint = "it may need a power cycle, or `mlxfwreset -d DEVICE reset`";
                 if rule.fits(running) {

@@ -202,7 +202,9 @@ impl<'a> Bench<'a> {
         if let (Is::NotApplied(loads), Some(current)) = (is, &current) {
             let then = match loads {
                 Loads::Reboot => "it may need a power cycle, or the firmware doesn't show it",
-                Loads::PowerCycle => "only a power cycle loads it: switch the machine off and on",
+                Loads::PowerCycle | Loads::Cycled => {
+                    "the power was cycled since, so the firmware doesn't take it or doesn't show it"
+                }
             };
             judged.warnings.push(format!(
                 "{at}{name} is not reported as applied: it is still {} after a boot, and {} is set; {then}; no reboot is \

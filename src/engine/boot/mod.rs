@@ -1,0 +1,571 @@
+//! Booting a host in the middle of its play: drained, booted, proven, given back. Each turn of a [`Trip`] is short; what it
+//! waits for in between costs no thread.
+
+pub mod drain;
+mod note;
+mod pulse;
+
+pub use drain::Drain;
+pub use note::Note;
+
+use self::drain::Drained;
+use self::pulse::{Lack, Pulse};
+use super::host::{Kept, Machine, Paused, Place, Visit, Visited};
+use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem};
+use crate::facts;
+use crate::plan::{Boot, Rung};
+use crate::playbook::Batch;
+use crate::resource::{Answers, cards};
+use crate::shell::Script;
+use crate::transport::FailureKind;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a system may take to start its units after it answers.
+const SYSTEM: Duration = Duration::from_secs(300);
+/// How long ports may take to become active then: a subnet manager's sweep takes tens of seconds.
+const PORTS: Duration = Duration::from_secs(180);
+/// How often giving a host back is tried.
+const TRIES: u32 = 3;
+
+/// How a play boots its hosts.
+pub struct Reboot {
+    /// How many hosts may be unavailable at once.
+    pub max_unavailable: Batch,
+    /// How many hosts the play has before `--limit`.
+    pub hosts: usize,
+    /// How long a host may take from the order to boot until it answers with a new boot.
+    pub timeout: Duration,
+    /// How long draining may take.
+    pub drain_timeout: Duration,
+    /// Where the scheduler's and the operator's commands run.
+    pub desk: Place,
+    /// Whether cards' firmware is reset before the host boots.
+    pub firmware_reset: bool,
+    /// The play's hosts before `--limit` by the name that the scheduler has for them.
+    pub nodes: HashMap<String, Arc<str>>,
+}
+
+/// What is to be known of one host for that.
+#[derive(Debug, Clone, Default)]
+pub struct Way {
+    /// What fails together: at most one host of a domain is unavailable at once.
+    pub domain: Option<String>,
+    /// How it is drained.
+    pub drain: Drain,
+    /// What switches it off and on.
+    pub power_cycle: Option<String>,
+    /// Why it must not be booted in this run, if so.
+    pub refused: Option<String>,
+}
+
+impl Reboot {
+    /// How long so many hosts take at most, so many of them at once.
+    pub(super) fn at_most(&self, hosts: usize, at_once: usize, drained: bool) -> Duration {
+        let drain = if drained { self.drain_timeout } else { Duration::ZERO };
+        let rounds = u32::try_from(hosts.div_ceil(at_once.max(1))).unwrap_or(u32::MAX);
+        (drain + self.timeout + SYSTEM + PORTS).saturating_mul(rounds)
+    }
+}
+
+/// A host on its way through a boot.
+pub(super) struct Trip {
+    /// For what.
+    pub(super) boot: Boot,
+    /// What is left of its play; nothing of it where an earlier run began the boot, and this one's play is over.
+    rest: Rest,
+    stage: Stage,
+    began: Instant,
+    /// When the stage began.
+    entered: Instant,
+    before: Pulse,
+    drain: Drain,
+    /// Whether netplay took work away from it.
+    drained: bool,
+    /// What it lacked last, and in words.
+    lack: (Lack, String),
+    tries: u32,
+}
+
+enum Rest {
+    Play(Box<Paused>),
+    Over(Box<HostEvent>, Box<Kept>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// To be noted on the host.
+    Note,
+    Drain,
+    /// To be told to boot.
+    Order,
+    /// Until it is back.
+    Wait,
+    /// To be given back.
+    Release,
+}
+
+/// What comes after a turn.
+pub(super) enum Turn {
+    /// Another turn, this much later.
+    Later(Box<Trip>, Duration),
+    /// Nothing.
+    Over(Box<HostEvent>, Machine, Left),
+}
+
+/// How a host is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Available.
+    Back,
+    /// Not; why.
+    Away(String),
+}
+
+impl Trip {
+    /// A host that needs a boot.
+    pub(super) fn new(paused: Box<Paused>, boot: Boot, way: &Way) -> Box<Trip> {
+        Trip::at(Stage::Note, Rest::Play(paused), boot, Pulse::default(), way.drain.clone(), false)
+    }
+
+    /// A host whose boot an earlier run began and didn't see to its end.
+    pub(super) fn unfinished(event: Box<HostEvent>, mut kept: Box<Kept>, note: Note, way: &Way) -> Box<Trip> {
+        let drain = Drain::of_note(&note.drain, &way.drain);
+        // The order may not have been given: what needs the boot orders it itself.
+        let booted = kept.machine.as_ref().is_none_or(|(boot, _)| *boot != note.before.boot);
+        kept.warnings.push(format!(
+            "run {} began to boot it ({}); this run sees to the rest",
+            note.run,
+            note.why.join(", ")
+        ));
+        let stage = if booted { Stage::Wait } else { Stage::Release };
+        let boot = Boot { rung: note.rung, reasons: note.why };
+        Trip::at(stage, Rest::Over(event, kept), boot, note.before, drain, true)
+    }
+
+    fn at(stage: Stage, rest: Rest, boot: Boot, before: Pulse, drain: Drain, drained: bool) -> Box<Trip> {
+        let now = Instant::now();
+        let lack = (Lack::Shutdown, String::new());
+        Box::new(Trip { boot, rest, stage, began: now, entered: now, before, drain, drained, lack, tries: 0 })
+    }
+
+    /// The machine, as the first look found it.
+    pub(super) fn machine(&self) -> Machine {
+        self.kept().machine.clone()
+    }
+
+    fn kept(&self) -> &Kept {
+        match &self.rest {
+            Rest::Play(paused) => &paused.kept,
+            Rest::Over(_, kept) => kept,
+        }
+    }
+
+    fn kept_mut(&mut self) -> &mut Kept {
+        match &mut self.rest {
+            Rest::Play(paused) => &mut paused.kept,
+            Rest::Over(_, kept) => kept,
+        }
+    }
+
+    /// The host isn't booted: its play ends here, with what waits for the boot pending.
+    pub(super) fn give_up(self: Box<Self>, visit: &Visit<'_>, problem: Problem) -> Turn {
+        let (event, machine) = self.ended(visit, problem);
+        Turn::Over(event, machine, Left::Back)
+    }
+
+    fn ended(self: Box<Self>, visit: &Visit<'_>, problem: Problem) -> (Box<HostEvent>, Machine) {
+        match self.rest {
+            Rest::Play(paused) => {
+                let (event, machine) = visit.give_up(*paused, problem);
+                (Box::new(event), machine)
+            }
+            Rest::Over(mut event, mut kept) => {
+                event.warnings.append(&mut kept.warnings);
+                event.status = HostStatus::Failed;
+                event.error = Some(problem);
+                (event, kept.machine.take())
+            }
+        }
+    }
+
+    fn say(&self, visit: &Visit<'_>, step: BootStep, detail: String) {
+        (visit.events)(Event::Boot(Box::new(BootEvent {
+            play: visit.play.clone(),
+            host: visit.target.host.as_str().into(),
+            step,
+            time: self.began.elapsed(),
+            detail,
+        })));
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.entered = Instant::now();
+        self.tries = 0;
+    }
+
+    fn why(&self) -> String {
+        self.boot.reasons.join(", ")
+    }
+
+    /// Goes on as far as that is possible without waiting.
+    pub(super) fn turn(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Turn {
+        loop {
+            if visit.shared.interrupted.load(Ordering::Relaxed) {
+                return self.interrupt(visit, play);
+            }
+            let next = match self.stage {
+                Stage::Note => self.note(visit, play, way),
+                Stage::Drain => self.drain(visit, play),
+                Stage::Order => self.order(visit, play, way),
+                Stage::Wait => self.wait(visit, play),
+                Stage::Release => return self.release(visit, play),
+            };
+            match next {
+                Ok(Some(wait)) => return Turn::Later(self, wait),
+                // It is back and proven: now what comes after the boot.
+                Ok(None) if self.stage == Stage::Release => self = self.go_on(visit),
+                Ok(None) => {}
+                Err(problem) => return self.fail(visit, play, problem),
+            }
+        }
+    }
+
+    /// Before anything is taken away: what the host is like is noted on it, and whether it may be booted at all.
+    fn note(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
+        if let Some(why) = &way.refused {
+            return Err(refusal(why.clone()));
+        }
+        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(), facts::of_host()])?;
+        let pulse = pulse_of(&answers)?;
+        if let (Some(here), false) = (here(), pulse.machine.is_empty())
+            && here == (pulse.boot.clone(), pulse.machine.clone())
+        {
+            return Err(refusal(
+                "it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned(),
+            ));
+        }
+        if let Some(why) = facts::fleeting(&answers) {
+            return Err(refusal(format!(
+                "what is written to its root doesn't survive a reboot ({why}), so nothing would know afterwards that it was \
+                 booted for this"
+            )));
+        }
+        // After a first boot what counts is still what it was like before that.
+        if self.before.boot.is_empty() {
+            self.before = pulse;
+        } else {
+            self.before.boot = pulse.boot;
+        }
+        let mut script =
+            note::write(&visit.shared.folders, &visit.shared.run, &self.drain.noted(), &self.boot, &self.before);
+        let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
+        if order {
+            script = script.user(order_script(play).as_str());
+        }
+        self.change(visit, &script)?;
+        if order {
+            self.say(visit, BootStep::Booting, self.why());
+            self.enter(Stage::Wait);
+        } else {
+            self.enter(if self.drain.any() { Stage::Drain } else { Stage::Order });
+            if self.drain.any() && !self.drained {
+                self.say(visit, BootStep::Draining, self.drain.noted());
+            }
+        }
+        Ok(None)
+    }
+
+    fn drain(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
+        let Some(script) = self.drain.script(&visit.shared.run, &self.why()) else {
+            self.enter(Stage::Order);
+            return Ok(None);
+        };
+        let command = matches!(self.drain, Drain::Command { .. });
+        let seconds = if command { play.drain_timeout.as_secs() } else { 60 };
+        let output = play.desk.run(visit, &script, u32::try_from(seconds).unwrap_or(u32::MAX), false);
+        let verdict = match &output {
+            Ok(output) => drain::judge(output, command),
+            Err(problem) => Drained::No(problem.message.clone()),
+        };
+        match verdict {
+            Drained::Yes => {
+                self.drained = true;
+                if self.drain.boots() {
+                    self.say(visit, BootStep::Booting, format!("by Slurm, when its jobs have ended: {}", self.why()));
+                    self.enter(Stage::Wait);
+                } else {
+                    self.say(visit, BootStep::Drained, self.drain.noted());
+                    self.enter(Stage::Order);
+                }
+                Ok(None)
+            }
+            Drained::NotYet(why) => {
+                self.drained = true;
+                self.lack.1 = why;
+                if self.entered.elapsed() < play.drain_timeout {
+                    return Ok(Some(pause(self.entered)));
+                }
+                Err(Problem {
+                    kind: "drain",
+                    message: format!("it wasn't drained within {} s: {}", play.drain_timeout.as_secs(), self.lack.1),
+                    hint: Some(
+                        "it was given back; let what runs there end, or allow more by `drain_timeout`".to_owned(),
+                    ),
+                })
+            }
+            Drained::ByOthers(why) => Err(Problem {
+                kind: "drained",
+                message: format!("somebody else has taken it out of service, and it wasn't booted: {why}"),
+                hint: Some("when they are done with it, put it back and run this again".to_owned()),
+            }),
+            Drained::No(why) => {
+                self.drained |= command;
+                Err(Problem {
+                    kind: "drain",
+                    message: format!("it couldn't be drained, and wasn't booted: {why}"),
+                    hint: Some(format!("the command runs on {}", play.desk.target.host)),
+                })
+            }
+        }
+    }
+
+    fn order(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
+        match (self.boot.rung, &way.power_cycle) {
+            (Rung::PowerCycle, Some(command)) => {
+                self.change(visit, &Script::new().line("sync"))?;
+                let output = play.desk.run(visit, &Script::new().user(command), 120, true)?;
+                if output.code != 0 {
+                    let message = format!("its power wasn't cycled: exit code {}: {}", output.code, output.complaint());
+                    let hint = Some(format!("`power_cycle` runs on {}", play.desk.target.host));
+                    return Err(Problem { kind: "power_cycle", message, hint });
+                }
+            }
+            _ => self.change(visit, &order_script(play))?,
+        }
+        self.say(visit, BootStep::Booting, self.why());
+        self.enter(Stage::Wait);
+        Ok(None)
+    }
+
+    /// Whether it is back: a new boot over a new connection, its system up, its ports and links as they were.
+    fn wait(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
+        let looked = visit.look(self.kept_mut(), true, vec![Pulse::ask()]);
+        let found = looked.and_then(|answers| pulse_of(&answers));
+        let lack = match &found {
+            Ok(pulse) => pulse.lacks(&self.before),
+            Err(problem) if problem.kind == FailureKind::HostKey.name() => {
+                let message = format!("after the boot {}", problem.message);
+                return Err(Problem { message, ..problem.clone() });
+            }
+            Err(problem) => Some((Lack::Boot, problem.message.clone())),
+        };
+        let Some((lack, told)) = lack else {
+            let pulse = found?;
+            if !pulse.failed.is_empty() {
+                let units = pulse.failed.join(", ");
+                self.kept_mut().warnings.push(format!("after the boot these units have failed: {units}"));
+            }
+            let resets: Vec<String> = pulse.resets.iter().map(|r| format!("before the boot, {r}")).collect();
+            self.kept_mut().warnings.extend(resets);
+            self.say(visit, BootStep::Back, format!("boot {}", pulse.boot));
+            self.enter(Stage::Release);
+            return Ok(None);
+        };
+        // The time of a system and of ports counts from when the host had got so far.
+        if lack > self.lack.0.max(Lack::Boot) {
+            self.entered = Instant::now();
+        }
+        self.lack = (lack.max(self.lack.0), told);
+        let (limit, stage, hint) = match lack {
+            Lack::Shutdown => (play.timeout, "it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
+            Lack::Boot if self.lack.0 <= Lack::Boot => {
+                (play.timeout, "it didn't come back", "look at its console; when it is back, run this again")
+            }
+            Lack::Boot | Lack::System => {
+                (SYSTEM, "its system didn't come up", "`systemctl list-jobs` there tells what is still being started")
+            }
+            Lack::Ports => (PORTS, "it didn't come back as it was", "look at cable, switch port and subnet manager"),
+        };
+        let limit = if self.drain.boots() { limit + play.drain_timeout } else { limit };
+        if self.entered.elapsed() < limit {
+            return Ok(Some(pause(self.entered)));
+        }
+        let message = format!("{stage} within {} s of the boot: {}", limit.as_secs(), self.lack.1);
+        Err(Problem { kind: "boot", message, hint: Some(hint.to_owned()) })
+    }
+
+    /// What of the play comes after the boot. Another boot may be due then, of what the first one revealed: the host stays
+    /// drained for it.
+    fn go_on(mut self: Box<Self>, visit: &Visit<'_>) -> Box<Trip> {
+        let rung = self.boot.rung;
+        if rung == Rung::PowerCycle
+            && let Err(problem) = self.change(visit, &cards::power_was_cycled())
+        {
+            self.kept_mut().warnings.push(format!("that its power was cycled could not be noted: {}", problem.message));
+        }
+        let Trip { rest, boot, before, drain, drained, began, .. } = *self;
+        let (stage, rest, boot) = match rest {
+            Rest::Over(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
+            Rest::Play(paused) => match visit.resume(*paused, rung) {
+                Visited::Boot(paused, next) => (Stage::Note, Rest::Play(paused), next),
+                Visited::Done(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
+            },
+        };
+        Box::new(Trip { began, ..*Trip::at(stage, rest, boot, before, drain, drained) })
+    }
+
+    /// Gives the host back, if all went well; otherwise it stays as it is, drained if it was.
+    fn release(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
+        if let Rest::Over(event, _) = &self.rest
+            && matches!(event.status, HostStatus::Failed | HostStatus::Unreachable)
+        {
+            let mut trip = self;
+            trip.stays_drained();
+            let (event, machine) = trip.over();
+            return Turn::Over(event, machine, Left::Away("it failed after its boot".to_owned()));
+        }
+        let undone = self.undo(visit, play);
+        if undone.is_err() && self.tries < TRIES {
+            self.tries += 1;
+            return Turn::Later(self, Duration::from_secs(5));
+        }
+        if let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders)) {
+            self.kept_mut().warnings.push(format!("that it was booted stays noted on it: {}", problem.message));
+        }
+        match undone {
+            Ok(()) => {
+                self.say(visit, BootStep::Done, if self.drain.any() { self.drain.noted() } else { String::new() });
+                let (event, machine) = self.over();
+                Turn::Over(event, machine, Left::Back)
+            }
+            Err(problem) => {
+                let message = format!("it stays drained: {}", problem.message);
+                let (mut event, machine) = self.over();
+                event.status = HostStatus::Failed;
+                event.error = Some(Problem { message: message.clone(), ..problem });
+                Turn::Over(event, machine, Left::Away(message))
+            }
+        }
+    }
+
+    /// What its host has come to.
+    fn over(self: Box<Self>) -> (Box<HostEvent>, Machine) {
+        let Rest::Over(mut event, mut kept) = self.rest else {
+            unreachable!("a host is released when its play is over")
+        };
+        event.executions = kept.executions;
+        event.warnings.append(&mut kept.warnings);
+        event.time = kept.elapsed();
+        (event, kept.machine.take())
+    }
+
+    fn stays_drained(&mut self) {
+        if !self.drained || !self.drain.any() {
+            return;
+        }
+        let drain = self.drain.noted();
+        self.kept_mut().warnings.push(format!(
+            "it stays drained ({drain}): mend it and run this again, which gives it back, or give it back by hand"
+        ));
+    }
+
+    fn undo(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<(), Problem> {
+        let Some(script) = self.drain.undo().filter(|_| self.drained) else { return Ok(()) };
+        let output = play.desk.run(visit, &script, 120, true)?;
+        if output.code == 0 {
+            return Ok(());
+        }
+        let message = format!("giving it back failed: exit code {}: {}", output.code, output.complaint());
+        let hint = Some(format!("the command runs on {}; give it back by hand", play.desk.target.host));
+        Err(Problem { kind: "undrain", message, hint })
+    }
+
+    fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, problem: Problem) -> Turn {
+        if self.stage == Stage::Wait {
+            self.stays_drained();
+            let why = problem.message.clone();
+            let (event, machine) = self.ended(visit, problem);
+            return Turn::Over(event, machine, Left::Away(why));
+        }
+        // Nothing has been booted: it is given back.
+        self.back_out(visit, play);
+        let left = if problem.kind == "drained" { Left::Away(problem.message.clone()) } else { Left::Back };
+        let (event, machine) = self.ended(visit, problem);
+        Turn::Over(event, machine, left)
+    }
+
+    fn back_out(&mut self, visit: &Visit<'_>, play: &Reboot) {
+        let undone = self.undo(visit, play);
+        if let Err(problem) = undone {
+            self.kept_mut().warnings.push(format!("it stays drained: {}", problem.message));
+        } else if self.stage != Stage::Note
+            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
+        {
+            self.kept_mut().warnings.push(format!("that it was to be booted stays noted on it: {}", problem.message));
+        }
+    }
+
+    fn interrupt(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
+        let kind = FailureKind::Interrupted.name();
+        let problem = |message: &str| Problem { kind, message: message.to_owned(), hint: None };
+        match self.stage {
+            Stage::Note | Stage::Drain | Stage::Order => {
+                self.back_out(visit, play);
+                let (event, machine) = self.ended(visit, problem("the run was interrupted before it was booted"));
+                Turn::Over(event, machine, Left::Back)
+            }
+            Stage::Wait | Stage::Release => {
+                let hint = "the next run finishes what is open; `netplay status` shows where it is".to_owned();
+                let told = problem("the run was interrupted while it booted");
+                let (event, machine) = self.ended(visit, Problem { hint: Some(hint), ..told });
+                Turn::Over(event, machine, Left::Away("the run was interrupted while it booted".to_owned()))
+            }
+        }
+    }
+
+    fn change(&mut self, visit: &Visit<'_>, script: &Script) -> Result<(), Problem> {
+        visit.alter(self.kept_mut(), script)
+    }
+}
+
+fn pulse_of(answers: &Answers) -> Result<Pulse, Problem> {
+    let pulse = answers.get::<Pulse>("");
+    pulse.cloned().map_err(|t| Problem { kind: "probe", message: t.message, hint: t.hint })
+}
+
+/// How long until the next look: at first often, then less, so that little is lost of a short wait and little is asked in a
+/// long one.
+fn pause(since: Instant) -> Duration {
+    (since.elapsed() / 25).clamp(Duration::from_millis(500), Duration::from_secs(15))
+}
+
+fn refusal(why: String) -> Problem {
+    Problem {
+        kind: "reboot",
+        message: format!("it isn't booted: {why}"),
+        hint: Some("boot it yourself, or by `netplay reboot` when nothing else runs".to_owned()),
+    }
+}
+
+/// Boot and machine of where netplay runs.
+fn here() -> Option<(String, String)> {
+    let read = |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+    Some((read("/proc/sys/kernel/random/boot_id")?, read("/etc/machine-id")?))
+}
+
+/// What makes a host boot a moment later, when the session that says so has ended. A kernel loaded by kexec would be booted
+/// without resetting any card.
+fn order_script(play: &Reboot) -> Script {
+    let script = Script::new().set("reset", if play.firmware_reset { "1" } else { "" });
+    script.line(include_str!("order.sh"))
+}
+
+impl std::fmt::Debug for Trip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trip").field("boot", &self.boot).field("stage", &self.stage).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,365 @@
+//! One batch of a play: its visits, and the boots among them, so many at once as may be away.
+
+use super::boot::{Left, Reboot, Trip, Turn};
+use super::host::{Visit, Visited};
+use super::pool::{self, Heard, WHILE};
+use super::rolling::{self, Admission, Away};
+use super::run::{Host, Ledger, Options, Play, bug, host_event};
+use super::{boot, host::Shared};
+use crate::event::{Event, HostEvent, HostStatus, Problem, Status};
+use crate::transport::FailureKind;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// What a thread is to do for the host of a number.
+enum Job {
+    Visit,
+    Turn(Box<Trip>),
+    GiveUp(Box<Trip>, Problem),
+    /// The scheduler is asked whom it has as unavailable.
+    Census,
+}
+
+/// What a thread tells.
+enum Told {
+    Event(Event),
+    Visited(usize, Visited),
+    Turn(usize, Turn),
+    Census(Result<Vec<boot::drain::Unavailable>, Problem>),
+}
+
+/// What is known of a host of the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Visited,
+    OnItsWay,
+    Over,
+}
+
+/// Where the scheduler's view stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Census {
+    Open,
+    Asked,
+    Known,
+}
+
+/// A batch under way.
+struct Round<'r> {
+    ledger: &'r mut Ledger,
+    play: &'r Play,
+    batch: &'r [&'r Host],
+    hosts: Vec<Is>,
+    lost: usize,
+    /// Those that wait until they may be taken away.
+    waiting: Vec<(usize, Box<Trip>)>,
+    /// Those that wait for something of their own.
+    due: Vec<(Instant, usize, Box<Trip>)>,
+    census: Census,
+}
+
+type Desk = pool::Desk<Job, Told>;
+
+impl Ledger {
+    /// Visits the hosts of one batch and boots those that need it. Gives how many of them were lost.
+    pub(super) fn batch(
+        &mut self,
+        shared: &Shared,
+        play: &Play,
+        batch: &[&Host],
+        options: Options,
+        sink: &mut dyn FnMut(Event),
+    ) -> usize {
+        let work = |at: usize, job: Job, send: &(dyn Fn(Told) + Sync)| {
+            let events = |event| send(Told::Event(event));
+            let host = batch[at];
+            let visit = Visit {
+                shared,
+                target: &host.target,
+                site: &*host.site,
+                play: play.name.clone(),
+                policy: play.policy,
+                events: &events,
+                patient: false,
+            };
+            match (job, &play.reboot) {
+                (Job::Visit, _) => {
+                    let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
+                    send(Told::Visited(at, visit.make(rendered)));
+                }
+                (Job::Turn(trip), Some(reboot)) => send(Told::Turn(at, trip.turn(&visit, reboot, &host.way))),
+                (Job::Turn(trip), None) => send(Told::Turn(at, trip.give_up(&visit, bug("no boots here".to_owned())))),
+                (Job::GiveUp(trip, problem), _) => send(Told::Turn(at, trip.give_up(&visit, problem))),
+                (Job::Census, reboot) => send(Told::Census(census(&visit, reboot.as_ref(), batch))),
+            }
+        };
+        let mut round = Round {
+            ledger: self,
+            play,
+            batch,
+            hosts: vec![Is::Visited; batch.len()],
+            lost: 0,
+            waiting: Vec::new(),
+            due: Vec::new(),
+            census: Census::Open,
+        };
+        pool::crew(options.forks.min(batch.len()), work, |desk| round.owner(shared, desk, sink));
+        round.lost
+    }
+}
+
+/// Asks the scheduler.
+fn census(
+    visit: &Visit<'_>,
+    reboot: Option<&Reboot>,
+    batch: &[&Host],
+) -> Result<Vec<boot::drain::Unavailable>, Problem> {
+    let asked = batch.iter().map(|h| &h.way.drain).find_map(|drain| Some((drain, drain.census()?)));
+    let (Some(reboot), Some((drain, script))) = (reboot, asked) else { return Ok(Vec::new()) };
+    let output = reboot.desk.run(visit, &script, 60, false)?;
+    if output.code != 0 {
+        let message = format!("the scheduler doesn't tell who is available: {}", output.complaint());
+        let hint = Some(format!("the command runs on {} (`drain_on`)", reboot.desk.target.host));
+        return Err(Problem { kind: "drain", message, hint });
+    }
+    Ok(drain.unavailable(&output.text()))
+}
+
+impl Round<'_> {
+    fn owner(&mut self, shared: &Shared, desk: &Desk, sink: &mut dyn FnMut(Event)) {
+        for at in 0..self.batch.len() {
+            desk.give(at, Job::Visit);
+        }
+        while self.hosts.iter().any(|is| *is != Is::Over) {
+            let interrupted = shared.interrupted.load(Ordering::Relaxed);
+            let now = Instant::now();
+            for (when, at, trip) in std::mem::take(&mut self.due) {
+                if when <= now || interrupted {
+                    desk.give(at, Job::Turn(trip));
+                } else {
+                    self.due.push((when, at, trip));
+                }
+            }
+            self.admit(desk, interrupted);
+            let next = self.due.iter().map(|(when, ..)| when.saturating_duration_since(now)).min();
+            match desk.hear(next.map_or(WHILE, |n| n.min(WHILE))) {
+                None => self.ledger.notice(shared, sink),
+                Some(Heard::Event(Told::Event(event))) => self.event(event, sink),
+                Some(Heard::Event(Told::Visited(at, visited))) => self.visited(at, visited, desk, sink),
+                Some(Heard::Event(Told::Turn(at, Turn::Later(trip, wait)))) => {
+                    self.due.push((Instant::now() + wait, at, trip));
+                }
+                Some(Heard::Event(Told::Turn(at, Turn::Over(event, machine, left)))) => {
+                    let name = self.name(at);
+                    match left {
+                        Left::Back => _ = self.ledger.away.remove(&name),
+                        Left::Away(why) => self.away(at, Some(why)),
+                    }
+                    if let Some(machine) = machine {
+                        self.ledger.meet(machine, &name, sink);
+                    }
+                    self.over(at, event, sink);
+                }
+                Some(Heard::Event(Told::Census(found))) => self.counted(found, desk),
+                Some(Heard::Over(at, Some(message))) if self.hosts[at] != Is::Over => {
+                    self.waiting.retain(|(other, _)| *other != at);
+                    if self.census == Census::Asked {
+                        self.counted(Err(bug(message.clone())), desk);
+                    }
+                    if self.hosts[at] == Is::OnItsWay {
+                        self.away(at, Some("netplay itself failed".to_owned()));
+                    }
+                    let event = host_event(&self.play.name, self.name(at), HostStatus::Failed, Some(bug(message)));
+                    self.over(at, Box::new(event), sink);
+                }
+                Some(Heard::Over(..)) => {}
+            }
+        }
+    }
+
+    fn name(&self, at: usize) -> Arc<str> {
+        self.batch[at].target.host.as_str().into()
+    }
+
+    /// A host isn't available, for this reason if this run can't change it.
+    fn away(&mut self, at: usize, lost: Option<String>) {
+        let domain = self.batch[at].way.domain.clone();
+        self.ledger.away.insert(self.name(at), Away { domain, lost });
+    }
+
+    fn event(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
+        if let Event::Resource(resource) = &event {
+            *self.ledger.resources.entry(resource.status).or_default() += 1;
+            *self.ledger.total(&resource.host).resources.entry(resource.status).or_default() += 1;
+            self.ledger.pending |= matches!(resource.status, Status::WouldChange | Status::RebootPending);
+        }
+        sink(event);
+    }
+
+    fn over(&mut self, at: usize, event: Box<HostEvent>, sink: &mut dyn FnMut(Event)) {
+        self.hosts[at] = Is::Over;
+        if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
+            self.lost += 1;
+            self.ledger.lost.insert(event.host.clone());
+        }
+        self.ledger.close(&event);
+        sink(Event::Host(event));
+    }
+
+    fn visited(&mut self, at: usize, visited: Visited, desk: &Desk, sink: &mut dyn FnMut(Event)) {
+        let name = self.name(at);
+        let way = &self.batch[at].way;
+        match visited {
+            Visited::Boot(paused, boot) => {
+                self.hosts[at] = Is::OnItsWay;
+                let begun = paused.kept.note.is_some();
+                let trip = Trip::new(paused, boot, way);
+                if let Some(machine) = trip.machine() {
+                    self.ledger.meet(machine, &name, sink);
+                }
+                // One that an earlier run has begun with is away already.
+                if begun {
+                    self.away(at, None);
+                    desk.give(at, Job::Turn(trip));
+                } else {
+                    self.waiting.push((at, trip));
+                }
+            }
+            Visited::Done(event, mut kept) => {
+                if let Some(machine) = kept.machine.clone() {
+                    self.ledger.meet(machine, &name, sink);
+                }
+                if event.status == HostStatus::Unreachable {
+                    let why = event.error.as_ref().map_or("", |e| &e.message);
+                    self.away(at, Some(format!("unreachable: {why}")));
+                }
+                let boots = self.play.reboot.is_some() && !self.play.policy.check;
+                match kept.note.take().filter(|_| boots) {
+                    Some(note) => {
+                        self.hosts[at] = Is::OnItsWay;
+                        self.away(at, None);
+                        desk.give(at, Job::Turn(Trip::unfinished(event, kept, note, way)));
+                    }
+                    None => self.over(at, event, sink),
+                }
+            }
+        }
+    }
+
+    /// Lets go whom the budget allows, when all hosts were seen once and the scheduler was asked: before that nobody
+    /// knows who is away anyhow, and which names are one machine.
+    fn admit(&mut self, desk: &Desk, interrupted: bool) {
+        if self.waiting.is_empty() || self.hosts.contains(&Is::Visited) {
+            return;
+        }
+        if interrupted {
+            let kind = FailureKind::Interrupted.name();
+            let message = "the run was interrupted before it was booted".to_owned();
+            return self.give_up(desk, |_| Some(Problem { kind, message: message.clone(), hint: None }));
+        }
+        if self.census != Census::Known {
+            if self.census == Census::Open {
+                self.census = Census::Asked;
+                desk.give(self.waiting[0].0, Job::Census);
+            }
+            return;
+        }
+        if let Some(limit) = self.play.max_fail_percentage
+            && rolling::over(self.lost, self.batch.len(), Some(limit))
+        {
+            let message = format!(
+                "it isn't booted: {} of {} hosts of the batch failed, over max_fail_percentage: {limit}",
+                self.lost,
+                self.batch.len()
+            );
+            return self.give_up(desk, |_| Some(Problem { kind: "stopped", message: message.clone(), hint: None }));
+        }
+        let domains: Vec<Option<String>> =
+            self.waiting.iter().map(|(at, _)| self.batch[*at].way.domain.clone()).collect();
+        match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {
+            Admission::Go(going) => {
+                for i in going.into_iter().rev() {
+                    let (at, trip) = self.waiting.remove(i);
+                    self.away(at, None);
+                    desk.give(at, Job::Turn(trip));
+                }
+            }
+            Admission::Spent => {
+                let told = |(host, away): (&Arc<str>, &Away)| Some(format!("{host} ({})", away.lost.as_ref()?));
+                let away: Vec<String> = self.ledger.away.iter().filter_map(told).collect();
+                let message = format!(
+                    "it isn't booted: {} may be unavailable at once (`max_unavailable`, one of a `domain`), and {} \
+                     already: {}",
+                    hosts(self.ledger.most),
+                    if away.len() == 1 { "one is" } else { "these are" },
+                    away.join(", ")
+                );
+                let hint = "bring them back, or leave them out of the play (`hosts: all:!NAME`), or allow more by \
+                            `max_unavailable`";
+                self.ledger.stopped = Some(message.replacen("it isn't booted", "the run was stopped", 1));
+                self.ledger.held_back = true;
+                self.give_up(desk, |_| {
+                    Some(Problem { kind: "budget", message: message.clone(), hint: Some(hint.to_owned()) })
+                });
+            }
+        }
+    }
+
+    /// Ends the plays of those that wait and for which there is a problem.
+    fn give_up(&mut self, desk: &Desk, problem: impl Fn(usize) -> Option<Problem>) {
+        for (at, trip) in std::mem::take(&mut self.waiting) {
+            match problem(at) {
+                Some(problem) => desk.give(at, Job::GiveUp(trip, problem)),
+                None => self.waiting.push((at, trip)),
+            }
+        }
+    }
+
+    /// Takes in what the scheduler told, and which names are one machine.
+    fn counted(&mut self, found: Result<Vec<boot::drain::Unavailable>, Problem>, desk: &Desk) {
+        self.census = Census::Known;
+        let unavailable = match found {
+            Ok(unavailable) => unavailable,
+            Err(problem) => return self.give_up(desk, |_| Some(problem.clone())),
+        };
+        let waiting: Vec<Arc<str>> = self.waiting.iter().map(|(at, _)| self.name(*at)).collect();
+        let nodes = self.play.reboot.as_ref().map(|r| &r.nodes);
+        for node in unavailable {
+            let Some(host) = nodes.and_then(|nodes| nodes.get(&node.node)) else { continue };
+            // What netplay drained and waits here is taken over by its own drain.
+            if self.ledger.away.contains_key(host) || (node.ours && waiting.contains(host)) {
+                continue;
+            }
+            let domain = self.batch.iter().find(|h| h.target.host == **host).and_then(|h| h.way.domain.clone());
+            let lost = Some(format!("{} at the scheduler", node.why));
+            self.ledger.away.insert(host.clone(), Away { domain, lost });
+        }
+        let drained = |host: &Arc<str>| self.ledger.away.get(host).and_then(|away| away.lost.clone());
+        let twins =
+            |host: &Arc<str>| self.ledger.machines.values().find(|names| names.len() > 1 && names.contains(host));
+        let problems: Vec<Option<Problem>> = (0..self.batch.len())
+            .map(|at| {
+                let host = self.name(at);
+                if let Some(names) = twins(&host) {
+                    let message =
+                        format!("it isn't booted: {} are one machine by boot_id and machine-id", names.join(" and "));
+                    let hint = Some(
+                        "leave one of these names in the inventory, or give cloned images machine-ids of their own"
+                            .to_owned(),
+                    );
+                    return Some(Problem { kind: "reboot", message, hint });
+                }
+                let why = drained(&host)?;
+                let message = format!("somebody else has taken it out of service, and it wasn't booted: {why}");
+                let hint = Some("when they are done with it, put it back and run this again".to_owned());
+                Some(Problem { kind: "drained", message, hint })
+            })
+            .collect();
+        self.give_up(desk, |at| problems[at].clone());
+    }
+}
+
+fn hosts(n: usize) -> String {
+    if n == 1 { "one host".to_owned() } else { format!("{n} hosts") }
+}
