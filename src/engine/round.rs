@@ -275,12 +275,15 @@ impl Round<'_> {
             );
             return self.give_up(desk, |_| Some(Problem { kind: "stopped", message: message.clone(), hint: None }));
         }
+        // As they stand in the play, which is the order that a check told.
+        self.waiting.sort_by_key(|(at, _)| *at);
         let domains: Vec<Option<String>> =
             self.waiting.iter().map(|(at, _)| self.batch[*at].way.domain.clone()).collect();
         match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {
             Admission::Go(going) => {
                 for i in going.into_iter().rev() {
-                    let (at, trip) = self.waiting.remove(i);
+                    let (at, mut trip) = self.waiting.remove(i);
+                    trip.begin();
                     self.away(at, None);
                     desk.give(at, Job::Turn(trip));
                 }

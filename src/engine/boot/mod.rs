@@ -151,6 +151,12 @@ impl Trip {
         Box::new(Trip { boot, rest, stage, began: now, entered: now, before, drain, drained, lack, tries: 0 })
     }
 
+    /// It may go now.
+    pub(super) fn begin(&mut self) {
+        self.began = Instant::now();
+        self.entered = self.began;
+    }
+
     /// The machine, as the first look found it.
     pub(super) fn machine(&self) -> Machine {
         self.kept().machine.clone()
