@@ -61,10 +61,9 @@ pub(super) fn crew<J: Send, E: Send, R>(
             scope.spawn(move || {
                 // A receiver that is gone means that the run has ended: nobody is left to be told.
                 let send = |event| drop(sender.send(Heard::Event(event)));
-                while let Ok((number, job)) = {
+                loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    next
-                } {
+                    let Ok((number, job)) = next else { break };
                     let panic = catch_unwind(AssertUnwindSafe(|| work(number, job, &send))).err().map(|panic| {
                         let text = panic.downcast_ref::<String>().map(String::as_str);
                         text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()

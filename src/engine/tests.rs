@@ -2,6 +2,7 @@
 //! test wants it.
 
 use super::batch::Folders;
+use super::boot::Way;
 use super::host::{Limits, Shared, Site};
 use super::run::{Host, Options, Play, run};
 use crate::error::Error;
@@ -178,11 +179,12 @@ impl World {
             keepalive: (0, 0),
             arguments: Vec::new(),
         };
-        Host { target, play: Mutex::new(play), site: Box::new(Here) }
+        Host { target, play: Mutex::new(play), site: Box::new(Here), way: Way::default() }
     }
 
     fn play(&self, hosts: Vec<Host>) -> Play {
         Play {
+            reboot: None,
             name: "p".into(),
             hosts,
             serial: vec![],
