@@ -10,7 +10,7 @@ use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECON
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::small::SmallFile;
-use crate::resource::{Answers, Effect, Inquiry, Output, Question};
+use crate::resource::{Answers, Effect, Inquiry, Output, Question, Step};
 use crate::shell::Script;
 use crate::transport::{Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo};
 use std::collections::{BTreeMap, HashMap};
@@ -499,7 +499,7 @@ impl Going<'_> {
         let inquiry = Inquiry::new([]);
         for _ in 0..3 {
             self.read(&who, &inquiry)?;
-            let segment = Segment::alone(who.clone(), script.clone(), STEP_SECONDS);
+            let segment = Segment::alone(who.clone(), Step::Run(script.clone()), STEP_SECONDS);
             let report =
                 self.execute(&Errand { who: &who, segment: Some(&segment), calm: false, inquiry: &inquiry })?;
             if report.ending == Ending::Moved {

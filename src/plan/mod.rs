@@ -18,7 +18,6 @@ use crate::resource::{
     Answers, Assessment, Change, Effect, FileDiff, Need, Obstacle, Output, Question, Reading, Risk, Stale, Step,
     Trouble, Weight,
 };
-use crate::shell::Script;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -94,9 +93,9 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A script of the engine's own, which belongs to no resource.
-    pub fn alone(who: Who, script: Script, seconds: u32) -> Segment {
-        let work = Work::Step(Step::Run(script));
+    /// A step of the engine's own, which belongs to no resource.
+    pub fn alone(who: Who, step: Step, seconds: u32) -> Segment {
+        let work = Work::Step(step);
         let piece = Piece { id: 1, all: Vec::new(), any: Vec::new(), work, seconds, owner: None };
         Segment { who, pieces: vec![piece], resources: Vec::new(), handlers: Vec::new() }
     }
