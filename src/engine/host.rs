@@ -497,12 +497,15 @@ impl Going<'_> {
         self.connect()?;
         let who = self.who(&ROOT)?;
         let inquiry = Inquiry::new([]);
-        for _ in 0..3 {
-            self.read(&who, &inquiry)?;
+        for _ in 0..4 {
+            if !self.kept.generation.contains_key(&who) {
+                self.read(&who, &inquiry)?;
+            }
             let segment = Segment::alone(who.clone(), Step::Run(script.clone()), STEP_SECONDS);
             let report =
                 self.execute(&Errand { who: &who, segment: Some(&segment), calm: false, inquiry: &inquiry })?;
             if report.ending == Ending::Moved {
+                self.kept.generation.clear();
                 continue;
             }
             let said = match report.steps.values().next() {

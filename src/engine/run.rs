@@ -163,7 +163,8 @@ impl Ledger {
                     Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
             }
         }
-        let planned = std::mem::take(&mut self.planned);
+        let mut planned = std::mem::take(&mut self.planned);
+        planned.sort_by_key(|(host, _)| hosts.iter().position(|h| name(h) == *host));
         if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
             let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);
             let at_most = reboot.at_most(planned.len(), self.most, drained);

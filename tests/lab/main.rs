@@ -30,6 +30,7 @@ mod output;
 mod owners;
 mod package;
 mod provisioning;
+mod reboot;
 mod roce_qos;
 mod service;
 mod sessions;

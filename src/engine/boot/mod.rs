@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a system may take to start its units after it answers.
+/// How long a system may take to start its units after it answers; never more than the play gives its boot.
 const SYSTEM: Duration = Duration::from_secs(300);
 /// How long ports may take to become active then: a subnet manager's sweep takes tens of seconds.
 const PORTS: Duration = Duration::from_secs(180);
@@ -66,7 +66,7 @@ impl Reboot {
     pub(super) fn at_most(&self, hosts: usize, at_once: usize, drained: bool) -> Duration {
         let drain = if drained { self.drain_timeout } else { Duration::ZERO };
         let rounds = u32::try_from(hosts.div_ceil(at_once.max(1))).unwrap_or(u32::MAX);
-        (drain + self.timeout + SYSTEM + PORTS).saturating_mul(rounds)
+        (drain + self.timeout + SYSTEM.min(self.timeout) + PORTS.min(self.timeout)).saturating_mul(rounds)
     }
 }
 
@@ -270,7 +270,7 @@ impl Trip {
             note::write(&visit.shared.folders, &visit.shared.run, &self.drain.noted(), &self.boot, &self.before);
         let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
         if order {
-            script = script.user(order_script(play).as_str());
+            script = script.user(order_script(visit, play).as_str());
         }
         self.change(visit, &script)?;
         if order {
@@ -350,7 +350,7 @@ impl Trip {
                     return Err(Problem { kind: "power_cycle", message, hint });
                 }
             }
-            _ => self.change(visit, &order_script(play))?,
+            _ => self.change(visit, &order_script(visit, play))?,
         }
         self.say(visit, BootStep::Booting, self.why());
         self.enter(Stage::Wait);
@@ -391,10 +391,16 @@ impl Trip {
             Lack::Boot if self.lack.0 <= Lack::Boot => {
                 (play.timeout, "it didn't come back", "look at its console; when it is back, run this again")
             }
-            Lack::Boot | Lack::System => {
-                (SYSTEM, "its system didn't come up", "`systemctl list-jobs` there tells what is still being started")
-            }
-            Lack::Ports => (PORTS, "it didn't come back as it was", "look at cable, switch port and subnet manager"),
+            Lack::Boot | Lack::System => (
+                SYSTEM.min(play.timeout),
+                "its system didn't come up",
+                "`systemctl list-jobs` there tells what is still being started",
+            ),
+            Lack::Ports => (
+                PORTS.min(play.timeout),
+                "it didn't come back as it was",
+                "look at cable, switch port and subnet manager",
+            ),
         };
         let limit = if self.drain.boots() { limit + play.drain_timeout } else { limit };
         if self.entered.elapsed() < limit {
@@ -565,8 +571,11 @@ fn here() -> Option<(String, String)> {
 
 /// What makes a host boot a moment later, when the session that says so has ended. A kernel loaded by kexec would be booted
 /// without resetting any card.
-fn order_script(play: &Reboot) -> Script {
-    let script = Script::new().set("reset", if play.firmware_reset { "1" } else { "" });
+fn order_script(visit: &Visit<'_>, play: &Reboot) -> Script {
+    let reset = if play.firmware_reset { include_str!("reset.sh") } else { "" };
+    let go =
+        format!("{reset}if [ -d /run/systemd/system ]; then systemctl reboot -i; else shutdown -r now || reboot; fi");
+    let script = Script::new().set("R", &visit.shared.folders.run).set("go", &go);
     script.line(include_str!("order.sh"))
 }
 

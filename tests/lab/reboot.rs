@@ -1,0 +1,246 @@
+//! Boots in the middle of a play: rolling, proven, never twice for one reason. The cards and their faults are simulated; the
+//! restarts are real.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Hosts, Kind, Netplay, Trace};
+use crate::told::{Told, apply, told};
+
+const CARD: &str = "0000:86:00.0";
+
+/// Hosts with a simulated card.
+fn hosts(count: usize) -> Hosts {
+    let hosts = Hosts::take(Kind::Sysd, count);
+    for host in hosts.each() {
+        host.card(&format!("add {CARD} interfaces=eth1 rdma=mlx5_0 seconds=0"));
+    }
+    hosts
+}
+
+/// Virtual functions on the card, then a file that comes after it, and a live setting that a boot takes away.
+fn playbook(reboot: &str) -> String {
+    format!(
+        "- hosts: all\n  become: true\n{reboot}  resources:\n    - mlxconfig: {{device: all, set: {{NUM_OF_VFS: 4}}}}\n    \
+         - sysctl: {{name: net.ipv4.tcp_mtu_probing, value: 1, persist: false}}\n    - copy: {{dest: /etc/after, content: x}}\n      \
+         after: mlxconfig:all\n"
+    )
+}
+
+fn run(hosts: &Hosts, reboot: &str, arguments: &[&str], code: i32) -> Told {
+    Told::by(&apply(hosts, &playbook(&format!("  reboot: {reboot}\n")), arguments), code)
+}
+
+/// The problem of a host, or of its card's resource.
+fn problem(told_: &Told, host: &str) -> String {
+    let host_event = told_.host(host);
+    match host_event["error"] {
+        Value::Null => told(told_.resource(host, "mlxconfig:all")),
+        _ => told(host_event),
+    }
+}
+
+/// A run that drains by commands which write into `log` of its folder.
+fn logged(hosts: &Hosts) -> Netplay {
+    let netplay = apply(hosts, "", &[]);
+    let log = netplay.path("log").display().to_string();
+    let echo = |word: &str| format!("'echo {word} {{{{ inventory_hostname }}}} >> {log}'");
+    let (drain, undrain) = (echo("drain"), echo("undrain"));
+    let reboot =
+        format!("  reboot: {{max_unavailable: 2, timeout: 60, drain: {{command: {drain}, undrain: {undrain}}}}}\n");
+    netplay.file("site.yaml", &playbook(&reboot))
+}
+
+fn boots(hosts: &Hosts) -> Vec<u32> {
+    hosts.each().map(|host| host.boots()).collect()
+}
+
+#[test]
+fn a_setting_is_carried_through_drain_boot_and_proof_within_the_budget() {
+    let hosts = hosts(3);
+    let before = boots(&hosts);
+    // What it would be is told first, and touches nothing.
+    let check = run(&hosts, "{max_unavailable: 2, timeout: 60}", &["--check"], 0);
+    assert_eq!(check.count("would_change"), 9, "{}", check.run.stdout);
+    let planned: Value =
+        serde_json::from_str(check.run.stdout.lines().find(|l| l.contains("boots_planned")).unwrap()).unwrap();
+    let names: Vec<&str> = planned["hosts"].as_array().unwrap().iter().map(|h| h["host"].as_str().unwrap()).collect();
+    assert_eq!(names, hosts.names().collect::<Vec<_>>());
+    assert_eq!((&planned["at_once"], &planned["at_most_seconds"]), (&2.into(), &360.into()), "{planned}");
+    assert_eq!(boots(&hosts), before);
+
+    // Without leave to boot what depends on it is left out.
+    let never = run(&hosts, "{max_unavailable: 2}", &["--reboot", "never"], 0);
+    assert_eq!((never.count("reboot_pending"), never.count("skipped")), (3, 3), "{}", never.run.stdout);
+    let because = never.resource(hosts.first().0, "copy:/etc/after")["because"].clone();
+    assert_eq!(because, "mlxconfig:all takes effect at boot");
+    assert_eq!(boots(&hosts), before);
+
+    let (trace, first) = (Trace::begin(&hosts), logged(&hosts));
+    let told = Told::by(&first, 0);
+    assert_eq!((told.count("changed"), told.count("ok")), (9, 0), "{}", told.run.stdout);
+    assert!(trace.most_down() <= 2, "{:?}", trace.events());
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 1).collect::<Vec<_>>());
+    for host in hosts.each() {
+        assert_eq!(host.card(&format!("show {CARD} NUM_OF_VFS")).trim(), "0 4 4");
+        // What the boot took away is there again.
+        assert_eq!(host.sh("cat /proc/sys/net/ipv4/tcp_mtu_probing /etc/after"), "1\nx");
+        host.sh("test ! -e /var/lib/netplay/reboot");
+    }
+    let log = std::fs::read_to_string(first.path("log")).unwrap();
+    for name in hosts.names() {
+        let of: Vec<&str> = log.lines().filter(|l| l.ends_with(name)).collect();
+        assert_eq!(of, [format!("drain {name}"), format!("undrain {name}")], "{log}");
+    }
+    let again = Told::by(&first, 0);
+    assert_eq!((again.count("ok"), again.count("changed")), (9, 0), "{}", again.run.stdout);
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_boot_does_not_bring_fails_and_is_booted_for_once() {
+    let hosts = hosts(3);
+    let [stubborn, resets, fwreset] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    stubborn.fault("stubborn");
+    resets.fault("resets NUM_OF_VFS");
+    fwreset.fault("fwreset");
+    let before = boots(&hosts);
+    let told = run(&hosts, "{max_unavailable: 3, timeout: 60}", &[], 2);
+    for host in [stubborn, fwreset] {
+        let problem = problem(&told, host.0);
+        assert!(
+            problem.contains("the firmware didn't take it")
+                && problem.contains("NUM_OF_VFS is 0 now, 4 at the next boot, and 4 is wanted"),
+            "{problem}"
+        );
+        assert_eq!(told.resource(host.0, "copy:/etc/after")["because"], "mlxconfig:all failed");
+    }
+    let problem = problem(&told, resets.0);
+    assert!(problem.contains("NUM_OF_VFS is 0 now, 0 at the next boot, and 4 is wanted"), "{problem}");
+    let once: Vec<u32> = before.iter().map(|n| n + 1).collect();
+    assert_eq!(boots(&hosts), once);
+    // Nor does the next run boot for what is set and wasn't taken; a reset of the firmware is another matter.
+    let names = format!("{},{}", stubborn.0, fwreset.0);
+    let again = run(&hosts, "{max_unavailable: 3, timeout: 60}", &["--limit", &names], 0);
+    assert!(again.warnings().contains("NUM_OF_VFS is not reported as applied"), "{}", again.run.stdout);
+    assert_eq!(boots(&hosts), once);
+}
+
+#[test]
+fn a_firmware_reset_before_the_boot_and_a_power_cycle_where_the_device_says_so() {
+    let hosts = hosts(3);
+    let [fwreset, cold, refused] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    fwreset.fault("fwreset");
+    cold.fault("cold");
+    refused.fault("cold");
+    let before = boots(&hosts);
+    let lab = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/lab");
+    let reboot = format!(
+        "{{max_unavailable: 3, timeout: 60, firmware_reset: true, power_cycle: {{command: '{lab} powercycle {{{{ inventory_hostname }}}}'}}}}"
+    );
+    // Without a command for it, it is the honest end.
+    let told = run(&hosts, "{timeout: 60}", &["--limit", refused.0], 0);
+    assert_eq!(told.status("mlxconfig:all"), "reboot_pending");
+    assert_eq!(told.resource(refused.0, "copy:/etc/after")["because"], "mlxconfig:all takes effect at a power cycle");
+    assert_eq!(told.resource(refused.0, "mlxconfig:all")["changes"][1]["effect"], "power_cycle");
+    assert_eq!(boots(&hosts), before);
+
+    let both = format!("{},{}", fwreset.0, cold.0);
+    let told = run(&hosts, &reboot, &["--limit", &both], 0);
+    assert_eq!((told.count("changed"), told.count("failed")), (6, 0), "{}", told.run.stdout);
+    for host in [fwreset, cold] {
+        assert_eq!(host.card(&format!("show {CARD} NUM_OF_VFS")).trim(), "0 4 4");
+    }
+    // A warm boot by somebody else doesn't make it so, and isn't taken for a power cycle.
+    refused.reboot();
+    let told = run(&hosts, "{timeout: 60}", &["--limit", refused.0, "--detailed-exitcode"], 3);
+    assert_eq!(told.status("mlxconfig:all"), "reboot_pending");
+}
+
+#[test]
+fn a_host_is_back_when_it_is_as_it_was() {
+    let hosts = hosts(3);
+    let [slow, late, degraded] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    slow.fault("slow-shutdown 3");
+    slow.fault("slow-boot 3");
+    late.fault("port-down 4");
+    degraded.fault("failed-unit");
+    let told = run(&hosts, "{max_unavailable: 3, timeout: 60}", &[], 0);
+    assert_eq!(told.count("failed"), 0, "{}", told.run.stdout);
+    let warnings = told.warnings();
+    assert!(warnings.contains("after the boot these units have failed: simulated-failing.service"), "{warnings}");
+    assert_eq!(late.sh("cat /sys/class/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
+}
+
+#[test]
+fn hosts_that_do_not_come_back_end_the_run_and_are_named() {
+    let hosts = hosts(3);
+    let [half, gone, third] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    half.fault("half-speed");
+    gone.fault("no-boot");
+    let before = third.boots();
+    let start = Instant::now();
+    let told = run(&hosts, "{max_unavailable: 2, timeout: 15}", &[], 2);
+    assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
+    let problem_ = problem(&told, half.0);
+    assert!(problem_.contains("the RDMA port mlx5_0/1 has 200 Gb/s, and had 400"), "{problem_}");
+    let problem_ = problem(&told, gone.0);
+    assert!(problem_.contains("it didn't come back within 15 s of the boot"), "{problem_}");
+    // The budget is used up: the third isn't touched, and it is said why.
+    let problem_ = problem(&told, third.0);
+    assert!(problem_.contains("it isn't booted: 2 hosts may be unavailable at once"), "{problem_}");
+    assert!(
+        problem_.contains(half.0) && problem_.contains(gone.0) && problem_.contains("max_unavailable"),
+        "{problem_}"
+    );
+    assert_eq!(third.boots(), before);
+
+    // A host that is away already counts from the beginning.
+    let told = run(&hosts, "{max_unavailable: 1, timeout: 15}", &["--limit", &format!("{},{}", gone.0, third.0)], 6);
+    assert!(problem(&told, third.0).contains(&format!("{} (unreachable", gone.0)), "{}", told.run.stdout);
+    assert_eq!(third.boots(), before);
+}
+
+#[test]
+fn another_host_key_after_the_boot_is_told_at_once() {
+    let hosts = hosts(1);
+    hosts.first().fault("new-host-key");
+    let told = run(&hosts, "{timeout: 60}", &[], 2);
+    let problem = problem(&told, hosts.first().0);
+    assert!(problem.starts_with("host_key: after the boot"), "{problem}");
+}
+
+#[test]
+fn a_run_that_was_killed_is_finished_by_the_next_one() {
+    let hosts = hosts(2);
+    let before = boots(&hosts);
+    let netplay = logged(&hosts);
+    let mut child = netplay.start();
+    let start = Instant::now();
+    // Killed when the hosts have gone down.
+    let trace = Trace::begin(&hosts);
+    while trace.events().iter().filter(|(_, _, up)| !up).count() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "no host went down");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (host, n) in hosts.each().zip(&before) {
+        host.wait_for_boot(n + 1);
+        assert!(host.sh("cat /var/lib/netplay/reboot").contains("drain command\n"));
+    }
+    // A check tells of it and changes nothing.
+    let check = run(&hosts, "{max_unavailable: 2, timeout: 60}", &["--check"], 0);
+    assert!(check.warnings().contains("didn't see to the rest"), "{}", check.run.stdout);
+    let told = Told::by(&netplay, 0);
+    assert!(told.warnings().contains("this run sees to the rest"), "{}", told.run.stdout);
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 1).collect::<Vec<_>>(), "{}", told.run.stdout);
+    let log = std::fs::read_to_string(netplay.path("log")).unwrap();
+    let count = |word: &str| log.lines().filter(|l| l.split(' ').next() == Some(word)).count();
+    assert_eq!((count("drain"), count("undrain")), (2, 2), "{log}");
+    for host in hosts.each() {
+        host.sh("test ! -e /var/lib/netplay/reboot");
+        assert_eq!(host.sh("cat /etc/after"), "x");
+    }
+}
