@@ -51,6 +51,11 @@ pub(crate) enum Kind {
     Vm,
 }
 
+/// The host that is the controller of the Slurm cluster, if there is one. No test gets it as a host of its own.
+pub(crate) fn slurm_controller() -> Option<&'static str> {
+    ENV.get("LAB_SLURM").map(String::as_str)
+}
+
 /// One value of `lab env`, such as `LAB_PASSWORD`.
 pub(crate) fn env(key: &str) -> &'static str {
     ENV.get(key).unwrap_or_else(|| panic!("`lab env` has no {key}"))
@@ -69,7 +74,8 @@ pub(crate) fn all(kind: Kind) -> Vec<String> {
         Kind::Sysd => "LAB_SYSD",
         Kind::Vm => "LAB_VM",
     };
-    env(key).split_whitespace().filter(|name| *name != bastion()).map(str::to_owned).collect()
+    let own = |name: &&str| *name != bastion() && Some(*name) != slurm_controller();
+    env(key).split_whitespace().filter(own).map(str::to_owned).collect()
 }
 
 /// Hosts that belong to one test until they are dropped, each as new.

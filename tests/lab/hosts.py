@@ -2,6 +2,7 @@
 
 import collections, contextlib, ctypes, hashlib, os, shutil, time
 
+import slurm
 from faults import SHUTDOWN, SHUTDOWN_PATH, UNITS
 from system import KEYS, LAB, LAYER, ROOTFS, RUN, put, read, run
 
@@ -10,12 +11,14 @@ PACKAGES = """
     systemd systemd-sysv dbus openssh-server sudo busybox fish tcsh python3 procps kmod
     util-linux e2fsprogs iproute2 iptables nftables ethtool iputils-ping iperf3 irqbalance
     network-manager netplan.io ifupdown firewalld ufw
+    slurmctld slurmd slurm-client munge
 """.split()
 # What other than networkd can configure interfaces, and firewalls, are there and off: a test switches on what it is
 # about.
 OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.wants/networking.service",
        "multi-user.target.wants/firewalld.service", "dbus-org.fedoraproject.FirewallD1.service",
-       "multi-user.target.wants/ufw.service", "network-online.target.wants"]
+       "multi-user.target.wants/ufw.service", "network-online.target.wants", "multi-user.target.wants/munge.service",
+       "multi-user.target.wants/slurmctld.service", "multi-user.target.wants/slurmd.service"]
 WITHOUT_DOCUMENTATION = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.
@@ -140,7 +143,7 @@ def crypt(password):
     return library.crypt(password.encode(), b"$6$netplaylab$").decode()
 
 
-def layer():
+def layer(hosts, with_slurm):
     """Writes what all hosts have beyond Debian: the users, their keys, sudo and sshd settings."""
     hashed = crypt(PASSWORD)
     accounts = {name: read(f"{ROOTFS}/etc/{name}") for name in ("passwd", "group", "shadow")}
@@ -175,6 +178,8 @@ def layer():
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
     put(f"{LAYER}/etc/default/ssh", "SSHD_OPTS='-E /var/log/sshd.log'\n")
     os.makedirs(f"{LAYER}/etc/sysconfig/network-scripts")
+    if with_slurm:
+        slurm.configure(hosts, LAYER)
     wants = f"{LAYER}/etc/systemd/system/multi-user.target.wants"
     os.makedirs(wants)
     os.symlink("/lib/systemd/system/systemd-networkd.service", f"{wants}/systemd-networkd.service")
@@ -196,6 +201,8 @@ def host_files(host, top):
         for name, text in UNITS.items():
             put(f"{top}/etc/systemd/system/{name}", text)
             os.symlink(f"../{name}", f"{top}/etc/systemd/system/multi-user.target.wants/{name}")
+        if os.path.exists(f"{LAYER}/etc/slurm/slurm.conf"):
+            slurm.enable(host, top)
     if host.kind in ("sysd", "vm"):
         for link, (_, address) in host.links.items():
             put(f"{top}/etc/systemd/network/10-{link}.network",
