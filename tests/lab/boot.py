@@ -348,7 +348,8 @@ class Init:
                 entry["pid"] = 0
                 self.turn(name, "off")
                 print(f"{name}: boot {entry['boots']} ended with {code}", file=sys.stderr, flush=True)
-                if entry["kind"] == "sysd" and code == 133 and fault(name, "no-boot") is None:
+                # The kernel ends the first process of a namespace that asks for a restart with SIGHUP.
+                if code == (133 if entry["kind"] == "sysd" else -signal.SIGHUP) and fault(name, "no-boot") is None:
                     again.append(self.hosts[name])
         if ended:
             self.save()

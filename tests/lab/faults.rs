@@ -1,6 +1,7 @@
 //! Tests of the lab itself: restarts, what the simulated firmware makes of them, the faults that a test can switch on, and
 //! the trace of who was unavailable when.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Host, Hosts, Kind, Trace, lab, ssh};
@@ -200,6 +201,77 @@ fn a_power_cut_and_a_renewal_are_in_the_trace() {
     lab(["renew"].into_iter().chain(hosts.names()));
     assert_eq!(trace.most_down(), 2);
     assert_eq!(trace.events().len(), 6);
+}
+
+/// The restart of a host without systemd is simulated by ending its first process: all that a reboot loses is lost.
+#[test]
+fn hosts_without_systemd_restart_when_they_are_asked_to() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let trace = Trace::begin(&hosts);
+    let state = |host: Host<'_>| {
+        host.sh(
+            "cat /etc/machine-id /sys/class/net/eth1/mtu /proc/sys/net/core/wmem_max; ls /run/left 2>/dev/null || :",
+        )
+    };
+    let asked = ["systemctl reboot", "sudo reboot", "shutdown -r now", "(sleep 1; systemctl --no-wall reboot) &"];
+    for (host, command) in hosts.each().zip(asked) {
+        host.card(&format!("add {CARD} interfaces=eth1 rdma=mlx5_0"));
+        poke(host, "NUM_OF_VFS", 4);
+        let before = (state(host), host.boot_id(), host.boots());
+        host.sh("ip link set eth1 mtu 9000; sysctl -qw net.core.wmem_max=5; touch /run/left");
+        assert_ne!(state(host), before.0);
+        let user = if command.starts_with("sudo") { "ops@" } else { "" };
+        assert!(ssh(&format!("{user}{}", host.0), command).status.success(), "{command}");
+        host.wait_for_boot(before.2 + 1);
+        assert_eq!(state(host), before.0, "{command}");
+        assert_ne!(host.boot_id(), before.1);
+        assert_eq!(values(host, "NUM_OF_VFS"), "0 4 4");
+    }
+    assert_eq!(trace.most_down(), 1);
+    let ids: BTreeSet<_> = hosts.each().map(|host| host.sh("cat /etc/machine-id")).collect();
+    assert_eq!(ids.len(), 4);
+    // Who may not isn't obeyed, and what else is asked, Debian's own command answers.
+    let host = hosts.first();
+    let refused = ssh(&format!("ops@{}", host.0), "/usr/local/sbin/systemctl reboot");
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("authentication required"));
+    assert_eq!(says(host, "systemctl is-system-running"), "offline\n");
+    assert_eq!(trace.events().len(), 8);
+
+    host.fault("slow-shutdown 3");
+    let (before, boots) = (host.boot_id(), host.boots());
+    ssh(host.0, "systemctl reboot");
+    assert_eq!(says(host, "cat /proc/sys/kernel/random/boot_id").trim(), before);
+    host.wait_for_boot(boots + 1);
+    let events = trace.events();
+    assert!(events[9].0 - events[8].0 > 3.0, "{events:?}");
+}
+
+/// As many hosts as a rolling reboot is tried with.
+#[test]
+fn sixty_hosts_restart_in_batches() {
+    let hosts = Hosts::take(Kind::Fleet, 60);
+    lab(["fault", &hosts.names().collect::<Vec<_>>().join(","), "slow-boot", "2"]);
+    let trace = Trace::begin(&hosts);
+    let all: Vec<_> = hosts.each().collect();
+    for (number, batch) in all.chunks(12).enumerate() {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for host in batch {
+                scope.spawn(|| ssh(host.0, "systemctl reboot"));
+            }
+        });
+        while trace.events().len() < 24 * (number + 1) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", trace.events());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let events = trace.events();
+    assert_eq!(events.len(), 120);
+    assert!((2..=12).contains(&trace.most_down()), "{events:?}");
+    for name in hosts.names() {
+        let times: Vec<_> = events.iter().filter(|event| event.1 == name).map(|event| event.0).collect();
+        assert!(times[1] - times[0] > 2.0, "{name}: {times:?}");
+    }
 }
 
 #[test]

@@ -51,6 +51,8 @@ NOISE = "echo 'Welcome to the lab.'\necho 'Maintenance on Sunday!' >&2\n"
 CARD = "/usr/local/sbin/simulated-card"
 # The tools of their quality of service.
 QOS = "/usr/local/sbin/simulated-qos"
+# What restarts a host that has no systemd, and under which names.
+RESTART, RESTARTS = "/usr/local/sbin/simulated-restart", ("reboot", "shutdown", "systemctl")
 
 KINDS = ("fleet", "hidden", "sysd", "vm")
 BRIDGES = ["mgmt", "hidden", "rail1", "rail2"]
@@ -172,7 +174,7 @@ def layer(hosts, with_slurm):
         put(f"{LAYER}/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
     put(f"{LAYER}/etc/sudoers.d/lab", sudoers, 0o440)
     put(f"{LAYER}/usr/local/bin/forced", FORCED, 0o755)
-    for program, file in ((CARD, "card.py"), (QOS, "qos.py")):
+    for program, file in ((CARD, "card.py"), (QOS, "qos.py"), (RESTART, "restart.sh")):
         put(f"{LAYER}{program}", read(f"{os.path.dirname(os.path.realpath(__file__))}/{file}"), 0o755)
     put(f"{LAYER}{SHUTDOWN_PATH}", SHUTDOWN, 0o755)
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
@@ -197,6 +199,9 @@ def host_files(host, top):
     for kind in KEY_TYPES:
         put(f"{top}/etc/ssh/ssh_host_{kind}_key", read(f"{KEYS}/{host.name}_{kind}"), 0o600)
         put(f"{top}/etc/ssh/ssh_host_{kind}_key.pub", read(f"{KEYS}/{host.name}_{kind}.pub"))
+    if host.kind in ("fleet", "hidden"):
+        for name in RESTARTS:
+            os.symlink(RESTART, f"{top}{os.path.dirname(RESTART)}/{name}")
     if host.kind == "sysd":
         for name, text in UNITS.items():
             put(f"{top}/etc/systemd/system/{name}", text)

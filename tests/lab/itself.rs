@@ -14,9 +14,9 @@ fn ssh_says(target: &str, command: &str) -> String {
 }
 
 #[test]
-fn every_host_answers_to_its_name() {
+fn hosts_answer_to_their_names() {
     for kind in KINDS {
-        for name in Hosts::take(kind, all(kind).len()).names() {
+        for name in Hosts::take(kind, all(kind).len().min(6)).names() {
             assert_eq!(ssh_says(name, "cat /etc/hostname"), format!("{name}\n"));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! They are built with the feature `lab` only, so that a plain `cargo test` doesn't pass them by.
 //! `tests/run` starts a lab and runs them; by hand it is
-//! `tests/lab/lab up --fleet 8 --hidden 2 --sysd 4 --slurm; cargo test --features lab --test lab`.
+//! `tests/lab/lab up --fleet 70 --hidden 2 --sysd 4 --slurm; cargo test --features lab --test lab`.
 //! Those that need a kernel of their own have a feature too: `lab up --vm 1` and `--features vm`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
