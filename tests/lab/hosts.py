@@ -51,6 +51,8 @@ NOISE = "echo 'Welcome to the lab.'\necho 'Maintenance on Sunday!' >&2\n"
 CARD = "/usr/local/sbin/simulated-card"
 # The tools of their quality of service.
 QOS = "/usr/local/sbin/simulated-qos"
+# For what drains nodes by a command on a host.
+KUBECTL = "/usr/local/sbin/simulated-kubectl"
 # What restarts a host that has no systemd, and under which names.
 RESTART, RESTARTS = "/usr/local/sbin/simulated-restart", ("reboot", "shutdown", "systemctl")
 
@@ -174,7 +176,7 @@ def layer(hosts, with_slurm):
         put(f"{LAYER}/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
     put(f"{LAYER}/etc/sudoers.d/lab", sudoers, 0o440)
     put(f"{LAYER}/usr/local/bin/forced", FORCED, 0o755)
-    for program, file in ((CARD, "card.py"), (QOS, "qos.py"), (RESTART, "restart.sh")):
+    for program, file in ((CARD, "card.py"), (QOS, "qos.py"), (RESTART, "restart.sh"), (KUBECTL, "kubectl.py")):
         put(f"{LAYER}{program}", read(f"{os.path.dirname(os.path.realpath(__file__))}/{file}"), 0o755)
     put(f"{LAYER}{SHUTDOWN_PATH}", SHUTDOWN, 0o755)
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)

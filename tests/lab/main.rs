@@ -18,6 +18,7 @@ mod ifcfg;
 mod irq_affinity;
 mod itself;
 mod kernel_module;
+mod kubernetes;
 mod logs;
 #[cfg(feature = "vm")]
 mod machine;
