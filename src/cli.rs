@@ -39,6 +39,10 @@ enum Command {
     Facts(Facts),
     /// Run a command on the hosts, identical output folded
     Run(Run),
+    /// Boot hosts, a few at a time, drained and proven, whatever the playbooks need
+    Reboot(Reboot),
+    /// Print what is open on the hosts: boots under way, settings that wait for one, handlers that are owed
+    Status(Facts),
     /// Print what a type of resource takes, or the types there are, as Markdown
     Docs(Docs),
     /// Print what completes this program's command lines in a shell
@@ -48,7 +52,7 @@ enum Command {
 }
 
 /// Where the hosts are.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Hosts {
     /// Inventory: a file, a folder, a program that answers --list, or a list with a comma in it (`n1,`); repeatable
     #[arg(short, long = "inventory", value_name = "INV", required = true, value_hint = ValueHint::AnyPath)]
@@ -204,6 +208,26 @@ pub struct Facts {
     pub reach: Reach,
 }
 
+/// `reboot`.
+#[derive(Debug, Args)]
+pub struct Reboot {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// How they are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Why, as it is told, noted on the hosts and given to the scheduler
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub reason: String,
+    /// A key of a play's `reboot`, such as `max_unavailable=5%`, `drain=slurm`, `drain_on=head1`; repeatable
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Boot nothing, tell which hosts would be booted, in which order, and how long it takes at most
+    #[arg(short = 'C', long)]
+    pub check: bool,
+}
+
 /// `run`.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -273,6 +297,13 @@ impl From<KeyChecking> for HostKeyChecking {
     }
 }
 
+impl Plays {
+    /// No playbooks, for these hosts.
+    pub fn of_hosts(hosts: Hosts) -> Plays {
+        Plays { hosts, playbooks: Vec::new(), tags: Vec::new(), skip_tags: Vec::new() }
+    }
+}
+
 impl Hosts {
     /// Colours.
     pub fn color(&self) -> ColorChoice {
@@ -336,6 +367,8 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Inventory(args) => (commands::inventory::run(args), Some(&args.hosts)),
         Command::Facts(args) => (commands::facts::run(args, &argv), Some(&args.hosts)),
         Command::Run(args) => (commands::run::run(args, &argv), Some(&args.hosts)),
+        Command::Reboot(args) => (commands::reboot::run(args, &argv), Some(&args.hosts)),
+        Command::Status(args) => (commands::status::run(args, &argv), Some(&args.hosts)),
         Command::Docs(args) => (commands::docs::run(args), None),
         Command::Completions(args) => (completions(args), None),
         Command::Man(args) => (man(args), None),

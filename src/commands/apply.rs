@@ -6,7 +6,7 @@ use crate::engine::run::{Options, run as carry_out};
 use crate::error::{Error, Errors};
 use crate::event::{Event, RunStarted};
 use crate::report::{Reporters, Verbosity};
-use crate::transport::Local;
+use crate::transport::{Defaults, Local};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,35 +18,68 @@ use std::sync::Arc;
 pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let root = args.root.as_deref().map(root).transpose()?;
     let programme = plays::load(&args.plays, root.is_some())?;
-    let outputs = args.reach.outputs()?;
     let defaults = Arc::new(defaults(&args.reach)?);
     let plays = plays::stage(&programme, &defaults, args.check, args.reboot)?;
-    let hosts = &args.plays.hosts;
-    let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
-    let mut transport = carriers(keyring);
-    let image = root.is_some();
-    if let Some(root) = root.filter(|root| root != Path::new("/")) {
-        transport = transport.in_root(&root);
-    }
-    let shared = shared(&args.reach, &defaults, transport, hosts.verbosity() >= Verbosity::Scripts)?;
-    let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity(), &hosts.secrets)?;
-    let options =
-        Options { forks: args.reach.forks.into(), check: args.check, detailed_exitcode: args.detailed_exitcode };
-    let log = super::log(&mut reporters, &shared.run, hosts);
-    let names = |play: &crate::engine::run::Play| play.hosts.iter().map(|h| h.target.host.as_str().into()).collect();
-    reporters.event(&Event::RunStarted(RunStarted {
+    let run = Run {
+        command: "apply",
+        args: &args.plays,
+        reach: &args.reach,
         check: args.check,
-        image,
         diff: args.diff,
-        plays: plays.iter().map(|play| (play.name.clone(), names(play))).collect(),
-        ..Origin::of(hosts, &args.plays.playbooks).started(&shared.run, "apply", argv)
-    }));
-    let mut finished = carry_out(&shared, &plays, options, &mut |event| reporters.event(&event));
-    finished.again = again::command(&finished, argv);
-    finished.log = log;
-    let code = finished.exit_code;
-    reporters.event(&Event::RunFinished(Box::new(finished)));
-    Ok(super::close(reporters, code, hosts))
+        detailed_exitcode: args.detailed_exitcode,
+        root,
+    };
+    run.carry_out(&plays, &defaults, argv)
+}
+
+/// How plays are carried out.
+pub(super) struct Run<'a> {
+    pub(super) command: &'static str,
+    pub(super) args: &'a cli::Plays,
+    pub(super) reach: &'a cli::Reach,
+    pub(super) check: bool,
+    pub(super) diff: bool,
+    pub(super) detailed_exitcode: bool,
+    pub(super) root: Option<PathBuf>,
+}
+
+impl Run<'_> {
+    /// Carries them out and tells what becomes of them.
+    pub(super) fn carry_out(
+        self,
+        plays: &[crate::engine::run::Play],
+        defaults: &Arc<Defaults>,
+        argv: &[OsString],
+    ) -> Result<u8, Errors> {
+        let hosts = &self.args.hosts;
+        let outputs = self.reach.outputs()?;
+        let keyring = unlock(plays.iter().flat_map(|play| play.hosts.iter().map(|host| &host.target)), hosts);
+        let mut transport = carriers(keyring);
+        let image = self.root.is_some();
+        if let Some(root) = self.root.filter(|root| root != Path::new("/")) {
+            transport = transport.in_root(&root);
+        }
+        let shared = shared(self.reach, defaults, transport, hosts.verbosity() >= Verbosity::Scripts)?;
+        let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity(), &hosts.secrets)?;
+        let options =
+            Options { forks: self.reach.forks.into(), check: self.check, detailed_exitcode: self.detailed_exitcode };
+        let log = super::log(&mut reporters, &shared.run, hosts);
+        let names =
+            |play: &crate::engine::run::Play| play.hosts.iter().map(|h| h.target.host.as_str().into()).collect();
+        reporters.event(&Event::RunStarted(RunStarted {
+            check: self.check,
+            image,
+            diff: self.diff,
+            plays: plays.iter().map(|play| (play.name.clone(), names(play))).collect(),
+            ..Origin::of(hosts, &self.args.playbooks).started(&shared.run, self.command, argv)
+        }));
+        let mut finished = carry_out(&shared, plays, options, &mut |event| reporters.event(&event));
+        finished.again = again::command(&finished, argv);
+        finished.log = log;
+        let code = finished.exit_code;
+        reporters.event(&Event::RunFinished(Box::new(finished)));
+        Ok(super::close(reporters, code, hosts))
+    }
 }
 
 /// The root folder of an image, absolute.

@@ -7,7 +7,9 @@ pub mod facts;
 pub mod graph;
 pub mod inventory;
 mod plays;
+pub mod reboot;
 pub mod run;
+pub mod status;
 mod survey;
 pub mod validate;
 

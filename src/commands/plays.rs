@@ -9,6 +9,7 @@ use crate::engine::run;
 use crate::error::{Error, Errors, suggest};
 use crate::facts;
 use crate::graph;
+use crate::inventory::vault::Vault;
 use crate::inventory::{HostId, argument};
 use crate::plan::{Policy, Rung};
 use crate::playbook::{
@@ -51,15 +52,26 @@ pub(super) struct Programme {
 /// With `image` only what lasts is looked at and done.
 pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> {
     let vault = vault(&args.hosts)?;
+    let books = args.playbooks.iter().map(|path| Playbook::load(path, &vault)).collect();
+    cast(args, books, &vault, image)
+}
+
+/// The same with playbooks that were read.
+pub(super) fn cast(
+    args: &cli::Plays,
+    read: Vec<Result<Playbook, Errors>>,
+    vault: &Arc<Vault>,
+    image: bool,
+) -> Result<Programme, Errors> {
     let mut errors = Vec::new();
     let mut books = Vec::new();
-    for path in &args.playbooks {
-        match Playbook::load(path, &vault) {
+    for book in read {
+        match book {
             Ok(book) => books.push(book),
             Err(found) => errors.extend(found.0),
         }
     }
-    let inventory = match load_inventory(&args.hosts, &vault) {
+    let inventory = match load_inventory(&args.hosts, vault) {
         Ok(inventory) if errors.is_empty() => inventory,
         Ok(_) => return Err(Errors(errors)),
         Err(found) => {
@@ -75,7 +87,7 @@ pub(super) fn load(args: &cli::Plays, image: bool) -> Result<Programme, Errors> 
     let limit = args.hosts.limit.as_ref().map(|l| argument("--limit", l));
     let origin = Origin::of(&args.hosts, &args.playbooks);
     let failed = || origin.left();
-    let extra = extra(&args.hosts, &vault)?;
+    let extra = extra(&args.hosts, vault)?;
     let mut casts = Vec::new();
     let mut emptied = Vec::new();
     let mut warned = HashSet::new();

@@ -196,6 +196,7 @@ impl Visit<'_> {
         let Paused { mut plan, mut kept } = paused;
         kept.generation.clear();
         let mut going = self.set_out(kept);
+        going.kept.changed |= plan.boot_asked();
         plan.booted(rung);
         let result = match going.connect() {
             Ok(()) => going.go_on(plan),
@@ -398,7 +399,11 @@ impl Going<'_> {
     fn run(&mut self, play: HostPlay) -> Result<Option<(Plan, Boot)>, Stop> {
         self.connect()?;
         let play = if play.wants_facts { self.facts(&play.become_)? } else { play };
-        if play.resources.is_empty() && play.handlers.is_empty() {
+        if let Some(why) = play.boot_for.as_ref().filter(|_| self.visit.policy.check) {
+            self.kept.reboot.push(why.to_string());
+        }
+        let asked = play.boot_for.is_some() && !self.visit.policy.check;
+        if play.resources.is_empty() && play.handlers.is_empty() && !asked {
             self.skips(&play);
             return Ok(None);
         }
@@ -460,6 +465,11 @@ impl Going<'_> {
 
     fn carry_out(&mut self, plan: &mut Plan) -> Result<Option<Boot>, Stop> {
         self.visit.stage(Stage::Probing);
+        // Who has no resources runs as nobody, and is looked at as root.
+        if plan.users().is_empty() {
+            let who = self.who(&ROOT)?;
+            self.probe(plan, &who, true)?;
+        }
         self.survey(plan, true)?;
         let mut moved = 0;
         loop {

@@ -39,7 +39,8 @@ impl Plan {
             return None;
         }
         let strongest = self.policy.boots?;
-        let mut boot: Option<Boot> = None;
+        let mut boot =
+            self.play.boot_for.as_ref().map(|why| Boot { rung: Rung::Reboot, reasons: vec![why.to_string()] });
         for (i, changes) in self.waiting_for_boot() {
             let open = |c: &&Change| !self.booted_for.contains(&(i, c.field.clone(), c.to.clone()));
             let due = |c: &&Change| Rung::of(c.effect).is_some_and(|rung| rung <= strongest);
@@ -104,6 +105,7 @@ impl Plan {
             .map(|(i, c)| (i, c.field.clone(), c.to.clone()))
             .collect();
         self.booted_for.extend(pending);
+        self.play.boot_for = None;
         let open = |plan: &Plan, o: &Outcome| {
             matches!(plan.slots[o.position].now, Now::Finished { verified: true, .. }) && !plan.is_handler(o.position)
         };

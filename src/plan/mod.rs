@@ -316,6 +316,11 @@ impl Plan {
         self.play.skipped.iter().any(|s| s.address.as_deref() == Some(address))
     }
 
+    /// Whether the host is to be booted though no resource needs it, and wasn't yet.
+    pub fn boot_asked(&self) -> bool {
+        self.play.boot_for.is_some()
+    }
+
     fn handler_of(&self, owed: &Owed) -> Option<usize> {
         (0..self.play.handlers.len()).find(|&h| self.debt(h).lines()[0] == owed.lines()[0])
     }

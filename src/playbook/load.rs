@@ -37,6 +37,17 @@ impl Playbook {
         template::deep(|| Loader::new(resource::find, &known, vault).playbook(path))
     }
 
+    /// The same of a text that no file holds; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it.
+    pub fn of_text(name: &str, text: String, vault: &Vault) -> Result<Playbook, Errors> {
+        let known = || resource::TYPES.iter().map(|t| t.name()).collect();
+        let source = Source::new(name, text);
+        let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
+        Loader::new(resource::find, &known, vault).plays(Path::new("."), &source, node.as_ref())
+    }
+
     /// The folder that it lies in.
     pub fn dir(&self) -> &Path {
         folder(&self.path)
@@ -96,23 +107,27 @@ impl<'l> Loader<'l> {
     }
 
     pub(super) fn playbook(&mut self, path: &Path) -> Result<Playbook, Errors> {
-        let mut plays = Vec::new();
         match self.file(path, None) {
-            None => {}
-            Some((source, None)) => {
+            None => Err(Errors(std::mem::take(&mut self.errors))),
+            Some((source, node)) => self.plays(path, &source, node.as_ref()),
+        }
+    }
+
+    fn plays(&mut self, path: &Path, source: &Arc<Source>, node: Option<&Node>) -> Result<Playbook, Errors> {
+        let mut plays = Vec::new();
+        match node.map(|node| (node, node.as_seq())) {
+            None => {
                 let hint = "a playbook is a list of plays: `- hosts: all`, then `  resources:` and a list";
-                self.hinted(&Span::start(&source), "the playbook is empty", hint);
+                self.hinted(&Span::start(source), "the playbook is empty", hint);
             }
-            Some((_, Some(node))) => match node.as_seq() {
-                Some(items) => {
-                    let dir: Arc<Path> = Arc::from(folder(path));
-                    plays = items.iter().filter_map(|n| self.play(n, &dir)).collect();
-                }
-                None => {
-                    let message = format!("a playbook is a list of plays, not {}", node.describe());
-                    self.hinted(&node.span, message, "begin each play with `- `, as in `- hosts: all`");
-                }
-            },
+            Some((_, Some(items))) => {
+                let dir: Arc<Path> = Arc::from(folder(path));
+                plays = items.iter().filter_map(|n| self.play(n, &dir)).collect();
+            }
+            Some((node, None)) => {
+                let message = format!("a playbook is a list of plays, not {}", node.describe());
+                self.hinted(&node.span, message, "begin each play with `- `, as in `- hosts: all`");
+            }
         }
         match self.errors.is_empty() {
             true => Ok(Playbook { path: path.to_owned(), plays }),

@@ -44,6 +44,8 @@ pub struct HostPlay {
     /// Whether something of it could not be rendered before the host's facts are known: it is missing here, and the
     /// play has to be rendered again with them.
     pub wants_facts: bool,
+    /// Why the host is to be booted whatever the resources need, if it is.
+    pub boot_for: Option<Arc<str>>,
 }
 
 /// One resource or handler of a [`HostPlay`].

@@ -25,7 +25,7 @@ pub struct Note {
 
 impl Note {
     /// Reads its lines; nothing if it isn't whole.
-    pub(in super::super) fn read(text: &str) -> Option<Note> {
+    pub fn read(text: &str) -> Option<Note> {
         let of = |key: &str| {
             text.lines().filter_map(|l| l.split_once(' ')).find(|(k, _)| *k == key).map(|(_, v)| v.to_owned())
         };
