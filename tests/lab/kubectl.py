@@ -4,7 +4,7 @@ as far as they are known; a pod whose eviction is refused is tried again after o
 
 As `kubectl` (a link to this file) it knows
 
-    get node[s] [NAME] [-o json|name|jsonpath={.a.b}]    get pods [--field-selector spec.nodeName=NODE] [-o json]
+    get node[s] [NAME] [-o json|name|jsonpath={.a.b\\.c}]    annotate node NAME KEY=VALUE|KEY- [--overwrite]    get pods [--field-selector spec.nodeName=NODE] [-o json]
     cordon NODE    uncordon NODE    drain NODE [--ignore-daemonsets] [--delete-emptydir-data] [--force] [--timeout D] ..
 
 As `simulated-kubectl` (another link in the same folder) it sets up what that one sees:
@@ -25,7 +25,7 @@ RETRY_SECONDS = 1
 # Flags that take a value, and those that don't.
 VALUES = {"-o", "--output", "-n", "--namespace", "--context", "--kubeconfig", "--timeout", "--grace-period", "--field-selector",
           "--request-timeout", "--pod-selector", "--skip-wait-for-delete-timeout", "--cluster", "--user", "-l", "--selector"}
-FLAGS = {"--ignore-daemonsets", "--delete-emptydir-data", "--force", "--disable-eviction", "-A", "--all-namespaces"}
+FLAGS = {"--overwrite", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--disable-eviction", "-A", "--all-namespaces"}
 
 
 @contextlib.contextmanager
@@ -85,7 +85,8 @@ def node_object(name, node):
     spec = {"podCIDR": "10.244.0.0/24"}
     if node["unschedulable"]:
         spec.update(unschedulable=True, taints=[{"effect": "NoSchedule", "key": "node.kubernetes.io/unschedulable"}])
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec,
+    return {"apiVersion": "v1", "kind": "Node", "spec": spec,
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": node.get("annotations", {})},
             "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
 
 
@@ -104,9 +105,9 @@ def show(value, options):
     elif form == "name":
         for item in value["items"] if "items" in value else [value]:
             print(f"{item['kind'].lower()}/{item['metadata']['name']}")
-    elif re.fullmatch(r"jsonpath=\{(\.\w+)+\}", form):
-        for key in form[11:-1].split("."):
-            value = value.get(key, "") if isinstance(value, dict) else ""
+    elif re.fullmatch(r"jsonpath=\{(\.(\w|/|\\\.)+)+\}", form):
+        for key in re.split(r"(?<!\\)\.", form[11:-1]):
+            value = value.get(key.replace("\\.", "."), "") if isinstance(value, dict) else ""
         print(value if isinstance(value, str) else json.dumps(value), end="")
     else:
         fail(f"error: simulated-kubectl has no output {form}")
@@ -123,6 +124,20 @@ def get(words, options):
         else:
             fail(f'error: the server doesn\'t have a resource type "{kind}"')
     show(items[0] if len(names) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}, options)
+
+
+def annotate(words, options):
+    with state() as now:
+        known = found(now, words[1]).setdefault("annotations", {})
+        for word in words[2:]:
+            key, _, value = word.partition("=")
+            if word.endswith("-"):
+                known.pop(word[:-1], None)
+            elif known.get(key, value) != value and not options.get("--overwrite"):
+                fail(f"error: --overwrite is false but found the following declared annotation(s): '{key}' already has a value ({known[key]})")
+            else:
+                known[key] = value
+    print(f"node/{words[1]} annotated")
 
 
 def schedule(name, off):
@@ -196,6 +211,8 @@ def kubectl(words):
     command, rest = (plain + [""])[0], plain[1:]
     if command == "get":
         get(rest, options)
+    elif command == "annotate" and len(rest) > 2 and rest[0] == "node":
+        annotate(rest, options)
     elif command in ("cordon", "uncordon", "drain") and len(rest) == 1:
         if command == "drain":
             drain(rest[0], options)

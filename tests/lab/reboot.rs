@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Hosts, Kind, Netplay, Trace};
+use crate::harness::{Hosts, Kind, Netplay, Trace, env, slurm_controller};
+use crate::slurm::{Cluster, node};
 use crate::told::{Told, apply, told};
 
 const CARD: &str = "0000:86:00.0";
@@ -243,4 +244,118 @@ fn a_run_that_was_killed_is_finished_by_the_next_one() {
         host.sh("test ! -e /var/lib/netplay/reboot");
         assert_eq!(host.sh("cat /etc/after"), "x");
     }
+}
+
+/// A run on the nodes of a cluster: the controller is in the inventory, and not in the play.
+fn on_cluster(cluster: &Cluster, reboot: &str) -> Netplay {
+    let head = slurm_controller().unwrap();
+    let lab = std::fs::read_to_string(env("LAB_INVENTORY")).unwrap();
+    let line = lab.lines().find(|line| line.trim_start().starts_with(&format!("{head}:"))).unwrap();
+    let names: String =
+        cluster.hosts().each().map(|host| format!("    {}: {{slurm_node: {}}}\n", host.0, node(host))).collect();
+    let inventory = format!("all:\n  hosts:\n{names}  children:\n    head:\n      hosts:\n{line}\n");
+    let playbook = playbook(&format!("  reboot: {reboot}\n")).replace("hosts: all", "hosts: all:!head");
+    apply(cluster.hosts(), &playbook, &["-i", "head.yaml"]).file("head.yaml", &inventory)
+}
+
+fn with_cards(cluster: &Cluster) {
+    for host in cluster.hosts().each() {
+        host.card(&format!("add {CARD} interfaces=eth1 rdma=mlx5_0 seconds=0"));
+    }
+}
+
+#[test]
+fn slurm_drains_what_runs_jobs_and_keeps_what_others_have_drained() {
+    let cluster = Cluster::take(3);
+    with_cards(&cluster);
+    let [busy, other, idle] = cluster.hosts().each().collect::<Vec<_>>().try_into().unwrap();
+    cluster.job(busy, 4);
+    cluster.run(&format!("scontrol update nodename={} state=drain reason='bad fan'", node(other)));
+    let before = boots(cluster.hosts());
+    // Where the budget is used up by what others have drained, the run ends at once and says so.
+    let start = Instant::now();
+    let netplay = on_cluster(&cluster, "{max_unavailable: 1, timeout: 60, drain: slurm, drain_on: sd0001}");
+    let told_ = Told::by(&netplay, 2);
+    for host in [busy, idle] {
+        let problem_ = problem(&told_, host.0);
+        assert!(problem_.starts_with("budget: ") && problem_.contains(&format!("{} (", other.0)), "{problem_}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(cluster.state(idle).0, "idle");
+    let trace = Trace::begin(cluster.hosts());
+    // What others have drained is one of the two.
+    let netplay = on_cluster(&cluster, "{max_unavailable: 2, timeout: 60, drain: slurm, drain_on: sd0001}");
+    let told_ = Told::by(&netplay, 2);
+    let problem_ = problem(&told_, other.0);
+    assert!(problem_.starts_with("drained: ") && problem_.contains("bad fan"), "{problem_}");
+    assert_eq!(trace.most_down(), 1, "{:?}", trace.events());
+    assert_eq!(boots(cluster.hosts()), [before[0] + 1, before[1], before[2] + 1]);
+    for host in [busy, idle] {
+        cluster.wait_for(host, "idle");
+        assert_eq!(host.sh("cat /etc/after"), "x");
+    }
+    assert_eq!(cluster.state(other), ("drained".to_owned(), "bad fan".to_owned()));
+}
+
+#[test]
+fn a_drain_that_does_not_end_is_taken_back() {
+    let cluster = Cluster::take(1);
+    with_cards(&cluster);
+    let host = cluster.hosts().first();
+    cluster.job(host, 60);
+    let reboot = "{timeout: 60, drain: slurm, drain_timeout: 3, drain_on: sd0001}";
+    let told_ = Told::by(&on_cluster(&cluster, reboot), 2);
+    let problem_ = problem(&told_, host.0);
+    assert!(problem_.starts_with("drain: it wasn't drained within 3 s: ") && problem_.contains("jobs: "), "{problem_}");
+    assert_eq!(cluster.state(host).0, "allocated");
+    host.sh("test ! -e /var/lib/netplay/reboot");
+    cluster.run("scancel -A root -u root || scancel -u root");
+}
+
+#[test]
+fn slurm_boots_a_node_itself() {
+    let cluster = Cluster::take(1);
+    with_cards(&cluster);
+    let host = cluster.hosts().first();
+    cluster.job(host, 3);
+    let before = host.boots();
+    Told::by(&on_cluster(&cluster, "{timeout: 60, via: slurm, drain_on: sd0001}"), 0);
+    assert_eq!(host.boots(), before + 1);
+    assert_eq!(host.sh("cat /etc/after"), "x");
+    cluster.wait_for(host, "idle");
+}
+
+#[test]
+fn kubernetes_is_drained_and_uncordoned_where_it_was_netplay() {
+    let hosts = hosts(2);
+    let [ours, others] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    let head = Hosts::take(Kind::Fleet, 1);
+    let head = head.first();
+    // The simulated kubectl, on the host where the play has it run.
+    head.sh("ln -s ../sbin/simulated-kubectl /usr/local/bin/kubectl; ln -s ../sbin/simulated-kubectl /usr/local/bin/simulated-kubectl");
+    let simulated = |words: &str| head.sh(&format!("cd /usr/local/bin; ./simulated-kubectl {words}"));
+    simulated(&format!("node {} kube2", ours.0));
+    simulated(&format!("pod {} default/web-1 pdb=3 ends=1", ours.0));
+    head.sh("kubectl cordon kube2");
+    let lab = std::fs::read_to_string(env("LAB_INVENTORY")).unwrap();
+    let line = lab.lines().find(|line| line.trim_start().starts_with(&format!("{}:", head.0))).unwrap();
+    let inventory = format!(
+        "all:\n  hosts:\n    {}: {{kubernetes_node: kube2}}\n  children:\n    head:\n      hosts:\n{line}\n",
+        others.0
+    );
+    let reboot = format!("{{max_unavailable: 2, timeout: 60, drain: kubernetes, drain_on: {}}}", head.0);
+    let playbook = playbook(&format!("  reboot: {reboot}\n")).replace("hosts: all", "hosts: all:!head");
+    let netplay = apply(&hosts, &playbook, &["-i", "head.yaml"]).file("head.yaml", &inventory);
+    let told_ = Told::by(&netplay, 2);
+    assert_eq!(told_.resource(ours.0, "mlxconfig:all")["status"], "changed", "{}", told_.run.stdout);
+    let problem_ = problem(&told_, others.0);
+    assert!(problem_.starts_with("drained: ") && problem_.contains("cordoned"), "{problem_}");
+    let left = head.sh(&format!("kubectl get node {} -o json", ours.0));
+    assert!(!left.contains("unschedulable") && !left.contains("netplay"), "{left}");
+    let calls = simulated("calls");
+    assert!(
+        calls.contains(&format!("\"drain\", \"{}\"", ours.0)) && !calls.contains("\"drain\", \"kube2\""),
+        "{calls}"
+    );
+    head.sh("rm /usr/local/bin/kubectl /usr/local/bin/simulated-kubectl /usr/local/bin/kubectl.json*");
 }

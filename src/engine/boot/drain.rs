@@ -54,7 +54,9 @@ const NOT_YET: i32 = 10;
 /// Drained by others.
 const OTHERS: i32 = 11;
 
-const SLURM: &str = r#"command -v scontrol >/dev/null || { echo 'there is no scontrol here'; exit 127; }
+// Clusters have it in folders of their own too.
+const SLURM: &str = r#"PATH=$PATH:/opt/slurm/bin:/opt/slurm/current/bin:/usr/local/slurm/bin:/cm/local/apps/slurm/current/bin
+command -v scontrol >/dev/null || { echo 'there is no scontrol here'; exit 127; }
 look() {
   s=$(scontrol show node -o "$node" 2>&1) || { printf '%s\n' "$s"; exit 1; }
   case $s in *" State="*) ;; *) printf '%s\n' "$s"; exit 1 ;; esac
@@ -98,23 +100,20 @@ const SLURM_CANCEL: &str = r#"case $state in *REBOOT*) scontrol cancel_reboot "$
 exit 0"#;
 
 const KUBERNETES: &str = r#"command -v kubectl >/dev/null || { echo 'there is no kubectl here'; exit 127; }
-u=$(kubectl get node "$node" -o 'jsonpath={.spec.unschedulable}/{.metadata.annotations.netplay\.dev/run}' 2>&1) ||
-  { printf '%s\n' "$u"; exit 1; }"#;
+off=$(kubectl get node "$node" -o 'jsonpath={.spec.unschedulable}' 2>&1) || { printf '%s\n' "$off"; exit 1; }
+ours=$(kubectl get node "$node" -o 'jsonpath={.metadata.annotations.netplay\.dev/run}' 2>&1) || { printf '%s\n' "$ours"; exit 1; }
+[ "$off" != true ] || [ -n "$ours" ] || { echo 'it is cordoned, and not by netplay'; exit 11; }"#;
 
-// A drain of a few seconds each time: kubectl goes on where it was, and nobody waits for it in between.
-const KUBERNETES_DRAIN: &str = r#"case $u in
-  true/) echo 'it is cordoned, and not by netplay'; exit 11 ;;
-  true/*) ;;
-  *) kubectl annotate node "$node" --overwrite "netplay.dev/run=$run" >/dev/null && kubectl cordon "$node" >/dev/null || exit 1 ;;
-esac
+// A drain of a few seconds each time: kubectl goes on where it was, and nobody waits for it in between. What --force would
+// delete is nobody's to delete.
+const KUBERNETES_DRAIN: &str = r#"kubectl annotate node "$node" --overwrite "netplay.dev/run=$run" 2>&1 >/dev/null || exit 1
 o=$(kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=10s 2>&1) && exit 0
 printf '%s\n' "$o" | tail -n 3
+case $o in *'use --force'*) exit 1 ;; esac
 exit 10"#;
 
-const KUBERNETES_UNDRAIN: &str = r#"case $u in
-  true/) echo 'it is cordoned, and not by netplay'; exit 11 ;;
-  true/*) kubectl uncordon "$node" >/dev/null && kubectl annotate node "$node" netplay.dev/run- >/dev/null ;;
-esac"#;
+const KUBERNETES_UNDRAIN: &str = r#"[ -n "$ours" ] || exit 0
+kubectl uncordon "$node" 2>&1 >/dev/null && kubectl annotate node "$node" netplay.dev/run- 2>&1 >/dev/null"#;
 
 impl Drain {
     /// Whether anything is taken away from the host.
@@ -159,13 +158,14 @@ impl Drain {
         match self {
             Drain::Slurm(_) | Drain::SlurmReboots(_) => Some(
                 Script::new()
+                    .line("PATH=$PATH:/opt/slurm/bin:/opt/slurm/current/bin:/usr/local/slurm/bin:/cm/local/apps/slurm/current/bin")
                     .line("command -v scontrol >/dev/null || { echo 'there is no scontrol here'; exit 127; }")
                     .line("scontrol show node -o"),
             ),
             Drain::Kubernetes(_) => Some(
                 Script::new()
                     .line("command -v kubectl >/dev/null || { echo 'there is no kubectl here'; exit 127; }")
-                    .line(r#"kubectl get nodes -o 'jsonpath={range .items[*]}{.metadata.name}/{.spec.unschedulable}/{.metadata.annotations.netplay\.dev/run}/{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}'"#),
+                    .line("kubectl get nodes -o json"),
             ),
             Drain::None | Drain::Command { .. } => None,
         }
@@ -183,19 +183,25 @@ impl Drain {
             let why = if reason.is_empty() { state.to_owned() } else { format!("{state}: {reason}") };
             away.then(|| Unavailable { node: node.to_owned(), why, ours })
         };
-        let kubernetes = |line: &str| {
-            let [node, cordoned, run, ready] = line.split('/').collect::<Vec<_>>().try_into().ok()?;
-            let why = match (cordoned, ready) {
-                ("true", _) if run.is_empty() => "cordoned",
-                ("true", _) => "cordoned by netplay",
-                (_, "True") => return None,
-                _ => "not ready",
+        // Source: kubectl get nodes -o json, of Kubernetes' API v1.
+        let kubernetes = |node: &serde_json::Value| {
+            let name = node["metadata"]["name"].as_str()?.to_owned();
+            let ours = node["metadata"]["annotations"]["netplay.dev/run"].is_string();
+            let ready = node["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready");
+            let why = match (node["spec"]["unschedulable"] == true, ready.is_some_and(|c| c["status"] == "True")) {
+                (true, _) if ours => "cordoned by netplay",
+                (true, _) => "cordoned",
+                (false, true) => return None,
+                (false, false) => "not ready",
             };
-            Some(Unavailable { node: node.to_owned(), why: why.to_owned(), ours: !run.is_empty() })
+            Some(Unavailable { node: name, why: why.to_owned(), ours })
         };
         match self {
             Drain::Slurm(_) | Drain::SlurmReboots(_) => printed.lines().filter_map(slurm).collect(),
-            Drain::Kubernetes(_) => printed.lines().filter_map(kubernetes).collect(),
+            Drain::Kubernetes(_) => {
+                let list: serde_json::Value = serde_json::from_str(printed).unwrap_or_default();
+                list["items"].as_array().into_iter().flatten().filter_map(kubernetes).collect()
+            }
             Drain::None | Drain::Command { .. } => Vec::new(),
         }
     }
@@ -269,7 +275,19 @@ mod tests {
                 away("n4", "MIXED+DRAIN", false),
             ]
         );
-        let printed = "n1//r//True\nn1///True\nn2/true//True\nn3/true/r1/True\nn4///Unknown\n";
+        let node = |name: &str, off: bool, run: &str, ready: &str| {
+            let annotations =
+                if run.is_empty() { serde_json::json!({}) } else { serde_json::json!({"netplay.dev/run": run}) };
+            serde_json::json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"unschedulable": off},
+                "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": ready}]}})
+        };
+        let items = [
+            node("n1", false, "", "True"),
+            node("n2", true, "", "True"),
+            node("n3", true, "r1", "True"),
+            node("n4", false, "", "Unknown"),
+        ];
+        let printed = &serde_json::json!({ "items": items }).to_string();
         assert_eq!(
             Drain::Kubernetes(String::new()).unavailable(printed),
             [away("n2", "cordoned", false), away("n3", "cordoned by netplay", true), away("n4", "not ready", false)]
