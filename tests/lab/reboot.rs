@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Hosts, Kind, Netplay, Trace, env, slurm_controller};
+use crate::harness::{Host, Hosts, Kind, Netplay, Trace, env, slurm_controller};
 use crate::slurm::{Cluster, node};
 use crate::told::{Told, apply, told};
 
@@ -358,4 +358,51 @@ fn kubernetes_is_drained_and_uncordoned_where_it_was_netplay() {
         "{calls}"
     );
     head.sh("rm /usr/local/bin/kubectl /usr/local/bin/simulated-kubectl /usr/local/bin/kubectl.json*");
+}
+
+#[test]
+fn never_more_than_the_budget_are_away_though_the_controller_is_killed_and_hosts_are_lost() {
+    const MOST: usize = 12;
+    let hosts = Hosts::take(Kind::Fleet, 60);
+    let names: Vec<&str> = hosts.names().collect();
+    std::thread::scope(|scope| {
+        for part in names.chunks(15) {
+            scope.spawn(move || {
+                for name in part {
+                    Host(name).card(&format!("add {CARD} rdma=mlx5_0 seconds=0"));
+                }
+            });
+        }
+    });
+    let (gone, stubborn) = (Host(names[7]), Host(names[20]));
+    gone.fault("no-boot");
+    stubborn.fault("stubborn");
+    let before = boots(&hosts);
+    let trace = Trace::begin(&hosts);
+    let reboot = format!("  reboot: {{max_unavailable: {MOST}, timeout: 30}}\n");
+    let netplay = apply(&hosts, &playbook(&reboot), &[]);
+    // Twice the controller dies in the middle of it.
+    for after in [8, 24] {
+        let mut child = netplay.start();
+        let start = Instant::now();
+        while trace.events().iter().filter(|(_, _, up)| !up).count() < after {
+            assert!(start.elapsed() < Duration::from_secs(180), "{:?}", trace.events());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let start = Instant::now();
+    let told_ = Told::from(netplay.run());
+    assert!(trace.most_down() <= MOST, "{:?}", trace.events());
+    // Those that were down when it began are unreachable to it: one more run, and only what is lost is open.
+    let last = Told::from(netplay.run());
+    assert!(trace.most_down() <= MOST, "{:?}", trace.events());
+    let open: Vec<&str> = names.iter().filter(|name| last.host(name)["status"] == "failed").copied().collect();
+    assert!(open.iter().all(|name| *name == stubborn.0), "{open:?}\n{}\n{}", told_.run.stderr, last.run.stderr);
+    assert_eq!(last.host(gone.0)["status"], "unreachable", "{}", last.run.stderr);
+    for (host, n) in hosts.each().zip(before).filter(|(host, _)| host.0 != gone.0) {
+        assert_eq!(host.boots(), n + 1, "{}: once, whatever happened", host.0);
+    }
+    assert!(start.elapsed() < Duration::from_secs(240), "{:?}", start.elapsed());
 }
