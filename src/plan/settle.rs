@@ -314,15 +314,21 @@ pub(super) fn step_trouble(output: &Output, seconds: u32) -> Trouble {
     let said = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
     match output.code {
         124 | 137 | 143 => {
-            // The kernel kills for want of memory with the same signal that follows a deadline.
-            let killed = output.code == 137;
-            let why = if killed { "killed, by its deadline of" } else { "ended, most likely by its deadline of" };
-            let or = if killed { " or for want of memory" } else { "" };
-            let message = format!("it was {why} {seconds} s{or} (exit code {})", output.code);
+            // A deadline sends signal 15, and 9 where that is ignored; its own exit code of 124 tells of the first alone.
+            let message = match output.code {
+                137 => format!("killed by signal 9: its deadline of {seconds} s, want of memory, or a `kill -9`"),
+                143 => format!("ended by signal 15: its deadline of {seconds} s, or a `kill`"),
+                _ => format!("ended, most likely by its deadline of {seconds} s"),
+            };
+            let message = format!("it was {message} (exit code {})", output.code);
             let message = if said.is_empty() { message } else { format!("{message}: {said}") };
-            Trouble::new(message).hint(match killed {
-                true => "look for `Out of memory` in the host's dmesg; else give the resource a longer `timeout`",
-                false => "give the resource a longer `timeout`, or find out why it hangs",
+            Trouble::new(message).hint(match output.code {
+                137 => {
+                    "look for `Out of memory` in the host's dmesg; where it took that long, give the resource a longer \
+                     `timeout`"
+                }
+                143 => "where it took that long, give the resource a longer `timeout`, or find out why it hangs",
+                _ => "give the resource a longer `timeout`, or find out why it hangs",
             })
         }
         code if said.is_empty() => Trouble::new(format!("exit code {code}, and it said nothing")),

@@ -115,10 +115,14 @@ fn why_a_step_failed_is_told_in_few_words() {
     assert_eq!((message.lines().count(), message.len() < 1000), (20, true), "{message}");
     assert!(message.contains("x … 65039 characters … x") && message.ends_with("xend"), "{message}");
     assert!(told(124, b"").0.contains("by its deadline of 7 s") && !told(124, b"").1.contains("memory"));
-    // Which of the two killed it can't be told.
+    // Who killed it can't be told.
     let (message, hint) = told(137, b"Killed");
-    assert_eq!(message, "it was killed, by its deadline of 7 s or for want of memory (exit code 137): Killed");
+    assert_eq!(
+        message,
+        "it was killed by signal 9: its deadline of 7 s, want of memory, or a `kill -9` (exit code 137): Killed"
+    );
     assert!(hint.contains("Out of memory") && hint.contains("timeout"), "{hint}");
+    assert_eq!(told(143, b"").0, "it was ended by signal 15: its deadline of 7 s, or a `kill` (exit code 143)");
 }
 
 #[test]
