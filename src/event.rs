@@ -306,6 +306,8 @@ pub struct HostTotal {
     pub status: HostStatus,
     /// How many resources came to each status.
     pub resources: BTreeMap<Status, usize>,
+    /// How many of those that failed don't count (`ignore_errors`).
+    pub ignored: usize,
     /// Whether it must be booted.
     pub reboot_pending: bool,
     /// Executions over all plays.

@@ -82,6 +82,7 @@ mod tests {
         let total = |status, passed_over| HostTotal {
             status,
             resources: Default::default(),
+            ignored: 0,
             reboot_pending: false,
             executions: 1,
             passed_over,

@@ -30,7 +30,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How many handshakes may be under way at once, over all hosts: at 50 a machine of two cores times out.
@@ -278,8 +278,7 @@ fn carriers(keyring: Keyring) -> Carriers {
 
 /// What all visits share.
 fn shared(reach: &Reach, defaults: &Defaults, transport: Carriers, show_scripts: bool) -> Result<Shared, Errors> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    catch_signals(&interrupted)?;
+    let (interrupted, cut) = catch_signals().map_err(|e| Error::usage(format!("can't catch signals: {e}")))?;
     allow_open_files();
     let run = run_id();
     let execution = Duration::from_secs(reach.timeout.into());
@@ -292,6 +291,7 @@ fn shared(reach: &Reach, defaults: &Defaults, transport: Carriers, show_scripts:
         run,
         show_scripts,
         interrupted,
+        cut,
     })
 }
 
@@ -310,16 +310,22 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// The first signal lets running steps finish; a second one ends the program at once.
-fn catch_signals(interrupted: &Arc<AtomicBool>) -> Result<(), Errors> {
+/// The first signal sets one flag, by which running steps finish; the second sets the other, by which nothing is waited
+/// for; a third ends the program on the spot.
+fn catch_signals() -> std::io::Result<(Arc<AtomicBool>, Arc<AtomicBool>)> {
     use signal_hook::consts::{SIGINT, SIGTERM};
+    let flags = [Arc::<AtomicBool>::default(), Arc::default()];
     for signal in [SIGINT, SIGTERM] {
-        // The order matters: the flag is looked at before it is set.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())
-            .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-            .map_err(|e| Error::usage(format!("can't catch signals: {e}")))?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, flags[1].clone())?;
     }
-    Ok(())
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let [interrupted, cut] = flags.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for (flag, _) in flags.iter().zip(signals.forever()) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    })?;
+    Ok((interrupted, cut))
 }
 
 /// A run's id: the time it began, by which the logs of runs are ordered, and a few random digits that keep two of one

@@ -57,6 +57,8 @@ pub struct Shared {
     pub show_scripts: bool,
     /// Set when the run is interrupted.
     pub interrupted: Arc<AtomicBool>,
+    /// Set when it is interrupted a second time: steps that run aren't waited for any more.
+    pub cut: Arc<AtomicBool>,
 }
 
 /// What a visit needs to know of its host beyond the play.
@@ -259,7 +261,7 @@ impl Visit<'_> {
     }
 
     fn set_out(&self, kept: Kept) -> Going<'_> {
-        let deadline = Deadline::after(self.shared.limits.visit, &Arc::new(AtomicBool::new(false)));
+        let deadline = Deadline::after(self.shared.limits.visit, &self.shared.cut);
         let hasty = Deadline::after(self.shared.limits.visit, &self.shared.interrupted);
         Going {
             visit: self,
@@ -324,7 +326,7 @@ impl Visit<'_> {
 struct Going<'v> {
     visit: &'v Visit<'v>,
     session: Option<Box<dyn Session>>,
-    /// The visit's end. A change is not cut short by an interruption,
+    /// The visit's end. A change is not cut short by the first interruption,
     deadline: Deadline,
     /// everything else is.
     hasty: Deadline,
@@ -747,6 +749,11 @@ impl Going<'_> {
             Err(failure) if failure.kind == FailureKind::Timeout => {
                 let message = format!("no answer within {} s", limit.as_secs());
                 Some(Failure::new(FailureKind::Timeout, message).hint("--timeout allows more"))
+            }
+            Err(failure) if failure.kind == FailureKind::Interrupted && errand.segment.is_some() => {
+                let message = "a second interruption cut it off while steps were running, and they may run on";
+                let hint = "run it again: what they did is seen then";
+                Some(Failure::new(FailureKind::Interrupted, message).hint(hint))
             }
             Err(failure) => Some(failure),
             Ok(_) if *reader.ending() == Ending::Broken => {

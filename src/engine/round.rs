@@ -191,7 +191,9 @@ impl Round<'_> {
     fn event(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
         if let Event::Resource(resource) = &event {
             *self.ledger.resources.entry(resource.status).or_default() += 1;
-            *self.ledger.total(&resource.host).resources.entry(resource.status).or_default() += 1;
+            let total = self.ledger.total(&resource.host);
+            *total.resources.entry(resource.status).or_default() += 1;
+            total.ignored += usize::from(resource.ignored && resource.status == Status::Failed);
             self.ledger.pending |= matches!(resource.status, Status::WouldChange | Status::RebootPending);
         }
         sink(event);

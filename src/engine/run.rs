@@ -187,6 +187,7 @@ impl Ledger {
         self.hosts.entry(host.clone()).or_insert_with(|| HostTotal {
             status: HostStatus::Skipped,
             resources: BTreeMap::new(),
+            ignored: 0,
             reboot_pending: false,
             executions: 0,
             passed_over: false,

@@ -17,7 +17,6 @@ use crate::source::{Source, Span};
 use crate::transport::fake::{Fake, Fault};
 use crate::transport::{Carrier, Failure, FailureKind, Gate, HostKeyChecking, Identity, Target};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -150,7 +149,8 @@ impl World {
             run: "r1".into(),
             holder: "run r1 of me".into(),
             show_scripts: false,
-            interrupted: Arc::new(AtomicBool::new(false)),
+            interrupted: Arc::default(),
+            cut: Arc::default(),
         }
     }
 

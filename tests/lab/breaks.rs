@@ -216,8 +216,15 @@ fn the_first_interruption_lets_steps_finish_and_the_second_does_not() {
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(200));
     signal(&child, "INT");
-    end(child).exits(130);
+    let told = Told::from(end(child).exits(130));
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    // What is left undone is told, by host and by resource.
+    let cut = told.host(host.0);
+    assert_eq!(cut["status"], "failed", "{}", told.run.stdout);
+    assert!(self::told(cut).contains("cut it off while steps were running"), "{cut}");
+    assert!(told.error("command:#6").contains("whether it was done isn't known"), "{}", told.run.stdout);
+    assert_eq!(told.host(other.0)["status"], "skipped");
+    assert!(told.run.stderr.contains("--limit"), "{}", told.run.stderr);
     let netplay = apply(&hosts, SLOW, &["--limit", host.0]);
     mends(&netplay, host);
 }
