@@ -8,16 +8,27 @@ use std::collections::BTreeMap;
 /// Up to how many hosts each has a row of its own.
 const FEW_HOSTS: usize = 8;
 
-/// The columns of the table, in their order.
-const COLUMNS: [(Status, &str); 7] = [
-    (Status::Ok, "ok"),
-    (Status::Changed, "changed"),
-    (Status::WouldChange, "would change"),
-    (Status::RebootPending, "reboot pending"),
-    (Status::Failed, "failed"),
-    (Status::RolledBack, "rolled back"),
-    (Status::Skipped, "skipped"),
+/// The columns of the table, in their order; that without a status has the failures that don't count.
+const COLUMNS: [(Option<Status>, &str); 8] = [
+    (Some(Status::Ok), "ok"),
+    (Some(Status::Changed), "changed"),
+    (Some(Status::WouldChange), "would change"),
+    (Some(Status::RebootPending), "reboot pending"),
+    (Some(Status::Failed), "failed"),
+    (Some(Status::RolledBack), "rolled back"),
+    (None, "ignored"),
+    (Some(Status::Skipped), "skipped"),
 ];
+
+/// How many resources of a host stand in a column.
+fn cell(total: &HostTotal, column: Option<Status>) -> usize {
+    let of = |status: Status| total.resources.get(&status).copied().unwrap_or(0);
+    match column {
+        None => total.ignored,
+        Some(Status::Failed) => of(Status::Failed).saturating_sub(total.ignored),
+        Some(status) => of(status),
+    }
+}
 
 /// How a host's status is called.
 fn word(status: HostStatus, check: bool) -> &'static str {
@@ -60,9 +71,9 @@ pub(super) fn hosts_by_status(finished: &RunFinished) -> BTreeMap<HostStatus, us
     counts
 }
 
-/// Whether something failed that was to be ignored.
-fn ignored(finished: &RunFinished) -> bool {
-    finished.exit_code == 0 && finished.resources.get(&Status::Failed).is_some_and(|n| *n > 0)
+/// How much failed that was to be ignored.
+fn ignored(finished: &RunFinished) -> usize {
+    finished.hosts.values().map(|total| total.ignored).sum()
 }
 
 /// How many hosts must be booted.
@@ -87,7 +98,7 @@ pub(super) fn summary(finished: &RunFinished, palette: Palette) -> String {
     }
     if finished.exit_code == 0
         && pending == 0
-        && !ignored(finished)
+        && ignored(finished) == 0
         && of(HostStatus::Ok) + of(HostStatus::Skipped) == all
     {
         let skipped = match of(HostStatus::Skipped) {
@@ -111,9 +122,9 @@ fn parts(
         .iter()
         .map(|(status, n)| paint(*status, &format!("{} {}", number(*n), word(*status, finished.check)), palette))
         .collect();
-    if ignored(finished) {
-        let n = finished.resources.get(&Status::Failed).copied().unwrap_or(0);
-        parts.push(palette.change(&format!("{} ignored", count(n, "failure"))));
+    let ignored = ignored(finished);
+    if ignored > 0 {
+        parts.push(palette.change(&format!("{} ignored", count(ignored, "failure"))));
     }
     if pending > 0 {
         let verb = if pending == 1 { "needs" } else { "need" };
@@ -125,7 +136,7 @@ fn parts(
 /// Whether every host is as it was wanted, so that there is nothing to put into a table.
 pub(super) fn quiet(finished: &RunFinished) -> bool {
     !finished.interrupted
-        && !ignored(finished)
+        && ignored(finished) == 0
         && reboots(finished) == 0
         && finished.hosts.values().all(|t| matches!(t.status, HostStatus::Ok | HostStatus::Skipped))
 }
@@ -135,8 +146,8 @@ pub(super) fn table(finished: &RunFinished, hosts: &mut Hosts, palette: Palette,
     let few = finished.hosts.len() <= FEW_HOSTS;
     let mut rows: Folded<(HostStatus, Vec<usize>, bool, u32, usize)> = Folded::default();
     for (i, (name, total)) in finished.hosts.iter().enumerate() {
-        let HostTotal { status, resources, reboot_pending, executions, .. } = total;
-        let cells = COLUMNS.iter().map(|(status, _)| resources.get(status).copied().unwrap_or(0)).collect();
+        let HostTotal { status, reboot_pending, executions, .. } = total;
+        let cells = COLUMNS.iter().map(|(column, _)| cell(total, *column)).collect();
         let times = if verbose { *executions } else { 0 };
         rows.add((*status, cells, *reboot_pending, times, if few { i } else { 0 }), hosts.number(name));
     }

@@ -176,9 +176,9 @@ fn text(text: &str) -> String {
     xml(&lines(text).collect::<Vec<_>>().join("\n"))
 }
 
-/// The value of an attribute, on one line.
+/// The value of an attribute; readers take the end of a line for a blank unless it is written as a number.
 fn attribute(text: &str) -> String {
-    xml(&clean(text))
+    text.lines().map(|line| xml(&clean(line))).collect::<Vec<_>>().join("&#10;")
 }
 
 fn xml(text: &str) -> String {

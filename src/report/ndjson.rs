@@ -166,6 +166,7 @@ pub(super) fn run_finished(e: &RunFinished) -> Value {
             "skipped": resources(Status::Skipped),
             "rolled_back": resources(Status::RolledBack),
             "reboot_pending": resources(Status::RebootPending),
+            "ignored": e.hosts.values().map(|t| t.ignored).sum::<usize>(),
         },
         "seconds": seconds(e.time),
         "exit_code": e.exit_code,

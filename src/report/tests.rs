@@ -122,6 +122,7 @@ impl Run {
         let total = |status| HostTotal {
             status,
             resources: BTreeMap::new(),
+            ignored: 0,
             reboot_pending: false,
             executions: 0,
             passed_over: false,
@@ -132,6 +133,7 @@ impl Run {
                     *resources.entry(e.status).or_default() += 1;
                     let total = totals.entry(e.host.clone()).or_insert_with(|| total(HostStatus::Skipped));
                     *total.resources.entry(e.status).or_default() += 1;
+                    total.ignored += usize::from(e.ignored);
                 }
                 Event::Host(e) => {
                     let total = totals.entry(e.host.clone()).or_insert_with(|| total(e.status));

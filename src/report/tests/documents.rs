@@ -117,6 +117,15 @@ fn junit_report() {
     insta::assert_snapshot!(junit(&run));
 }
 
+#[test]
+fn a_message_of_several_lines_keeps_them_in_junit() {
+    let run = Run::new().on("n1", HostStatus::Failed, &[failed("command:x", "exit code 1: a\nb\x07\tc", None)]);
+    let text = junit(&run);
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let failure = document.descendants().find(|n| n.has_tag_name("failure")).unwrap();
+    assert_eq!(failure.attribute("message").unwrap(), "exit code 1: a\nb\\x07\\tc");
+}
+
 /// Cases by their suite, and what each came to.
 fn read(xml: &str) -> BTreeMap<String, BTreeMap<String, (String, String)>> {
     let document = roxmltree::Document::parse(xml).unwrap_or_else(|e| panic!("{e}: {xml}"));
