@@ -20,7 +20,18 @@ locked() {
   case $h in *[!0-9]* | '') ;; *) h="$h ($(cat "/proc/$h/comm" 2>/dev/null))" ;; esac
   holder="process ${h:-unknown} holds $f"
 }
-errors() { printf '%s\n' "$said" | grep -v '^Inst \|^Conf \|^Remv \|^NOTE: \|^Reading \|^Building \|^[A-Z][a-z][a-z]*:[0-9][0-9]* \|^N: \|^$'; }
+# Why it failed, out of $said, the cause first: what dpkg says of a package, of this one if it is among them, then apt's
+# errors; and behind them what else was said, without the course of things.
+#   errors [PACKAGE]
+errors() {
+  e=$(printf '%s\n' "$said" | sed -n '/^dpkg: error processing /{N;s/\n */ /;p;}')
+  m=${1:+$(printf '%s\n' "$e" | grep -F -e " package $1 (" -e " package $1:" -e "/${1}_")}
+  e=${m:-$e}
+  [ -z "$e" ] || printf '%s\n' "$e"
+  e=$(printf '%s\n' "$said" | grep '^E: ' | grep -v '^E: Sub-process ')
+  [ -z "$e" ] || printf '%s\n' "$e"
+  printf '%s\n' "$said" | sed '/^dpkg: error processing /{N;d;}' | grep -v '^Inst \|^Conf \|^Remv \|^NOTE: \|^Reading \|^(Reading \|^Building \|^[A-Z][a-z][a-z]*:[0-9][0-9]* \|^[EN]: \|^The following \|^  \|^[0-9][0-9]* upgraded, \|^Need to get \|^After this \|^Selecting \|^Preparing \|^Unpacking \|^Setting up \|^Processing triggers \|^Errors were encountered \|^debconf: delaying \|^ [^ ]*$\|^$' | tail -n 12
+}
 # The words of apt-get install for these parts, and for all that is to be removed, which makes room for them.
 words() {
   names + "$@"
@@ -54,7 +65,13 @@ fetch() {
   why=$(errors)
   return 1
 }
-known() { foresee "$@" || { [ -z "$missed" ] || why="$why$NL$missed"; return 1; }; }
+# A package may be unknown for want of its list.
+known() {
+  foresee "$@" && return
+  e=${why%%"$NL"*} f=${missed%%"$NL"*}
+  [ -z "$missed" ] || why="$e, and not all lists could be fetched: ${f#[EW]: }${why#"$e"}$NL$missed"
+  return 1
+}
 
 updated= missed=
 if [ -n "$fix" ]; then
@@ -71,17 +88,19 @@ sieve fetch
 if [ -n "$todo" ]; then
   words $todo
   left=$((end - $(date +%s)))
-  apt -o DPkg::Lock::Timeout=$((left > 0 ? left : 0)) install $w || {
-    code=$?
+  # Told as it comes too, lest it be lost with a deadline.
+  said=$( { apt -o DPkg::Lock::Timeout=$((left > 0 ? left : 0)) install $w 2>&1 || echo "== code $?"; } | tee /dev/stderr)
+  case $said in *'== code '*)
+    code=${said##*== code } said=${said%== code *}
     for k in $todo; do
       eval "p=\$p$k"
       for w in $p; do
         case $w$(dpkg-query -W -f=' ${Status}' "${w#?}" 2>/dev/null) in
           +*\ installed | -*\ config-files | -*\ not-installed) ;;
-          -*\ *\ * | +*) eval "c$k=$code" ;;
+          -*\ *\ * | +*) eval "c$k=$code"; why=$(errors "${w#?}"); eval "t$k=\$why" ;;
         esac
       done
-    done
-  }
+    done ;;
+  esac
 fi
 verdicts
