@@ -93,6 +93,18 @@ fn root(folder: &Path) -> Result<PathBuf, Errors> {
     if found == Path::new("/") {
         return Ok(found);
     }
+    if !found.is_dir() {
+        return Err(wrong("it is a file".to_owned(), "mount the image that is in it, and name the folder"));
+    }
+    // Not followed, as a link of the image's would lead out of it.
+    let shell = |name: &&str| found.join(name).symlink_metadata().is_ok();
+    if !["bin/sh", "usr/bin/sh"].iter().any(shell) {
+        let what = "no system is in there: it has no /bin/sh".to_owned();
+        return Err(wrong(
+            what,
+            "name the folder where the image is unpacked or mounted, the one with etc and usr in it",
+        ));
+    }
     match Local::in_root(&found).try_shell() {
         Ok(()) => Ok(found),
         Err(said) => Err(wrong(
@@ -100,5 +112,20 @@ fn root(folder: &Path) -> Result<PathBuf, Errors> {
             "it takes root's rights and a /bin/sh in there that this machine can run; where a container may mount \
              nothing, run netplay inside the image with --root /",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_image_is_told_as_that() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("disk.img"), "x").unwrap();
+        for (name, told) in [("", "no system is in there"), ("disk.img", "it is a file"), ("nope", "No such file")] {
+            let error = root(&dir.path().join(name)).unwrap_err().to_string();
+            assert!(error.contains(told) && error.contains("name the folder"), "{error}");
+        }
     }
 }

@@ -102,7 +102,7 @@ impl Batch<'_> {
         for (name, text) in &*FUNCTIONS {
             let needed = match *name {
                 "step" | "run" | "ready" | "frame" => steps,
-                "put" | "lock" | "count" | "changed" => self.change.is_some(),
+                "put" | "lock" | "nolock" | "count" | "changed" => self.change.is_some(),
                 "parts" => self.change.is_some_and(|c| c.pieces.iter().any(|p| matches!(p.work, Work::Joint(..)))),
                 "calm" => self.calm,
                 "queue" => self.calm || self.change.is_some(),

@@ -82,6 +82,7 @@ put() {
       [ ! -d "$p" ] || no "$p is a directory"
       d=${p%/*}/
       [ -d "$d" ] || no "there is no folder $d"
+      [ -e /proc/self/fd ] || no "$p can't be written, since /proc isn't mounted"
       rm -f -- "$d.netplay-"* 2>/dev/null
       t=$d.netplay-$RUN-$1
       # By its descriptor, as whoever owns the folder can give its name to something else meanwhile. dd tells why a write
@@ -127,15 +128,18 @@ queue() {
 #   lock GENERATION HOLDER SECONDS
 lock() {
   command -v flock >/dev/null || { printf '\n%s noflock\n' "$N" >&3; exit 75; }
-  ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>/dev/null && exec 9>>"$R/lock" || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
+  e=$( ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>&1 ) && exec 9>>"$R/lock" || nolock "$e"
   # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
   flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
   [ "$g" = "$1" ] || { printf '\n%s moved\n' "$N" >&3; exit 0; }
-  ( umask 077; printf '%s\n' "$2" >"$R/holder" ) 2>/dev/null && count $((g + 1)) || { printf '\n%s nolock %s\n' "$N" "$R" >&3; exit 75; }
+  ( umask 077; printf '%s\n' "$2" >"$R/holder" ) 2>/dev/null && count $((g + 1)) || nolock
 }
+
+#   nolock [WHY]
+nolock() { w=${1-}; w=${w%%"$NL"*}; printf '\n%s nolock %s\n' "$N" "$R can't be written${w:+: ${w##*: }}" >&3; exit 75; }
 
 #   count GENERATION
 count() { ( umask 077; printf '%s\n' "$1" >"$R/generation.new" && mv -f "$R/generation.new" "$R/generation" ) 2>/dev/null; }

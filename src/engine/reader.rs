@@ -266,7 +266,7 @@ impl Reader {
             "moved" => over(Ending::Moved),
             "locked" => over(Ending::Locked(who())),
             "noflock" => over(Ending::Unlockable("the host has no `flock` (util-linux)".to_owned())),
-            "nolock" => over(Ending::Unlockable(format!("{rest} can't be written"))),
+            "nolock" => over(Ending::Unlockable(rest.to_owned())),
             "waiting" | "turn" if self.yields.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
                 over(Ending::Interrupted(self.waited_for.clone().unwrap_or_else(who)))
             }

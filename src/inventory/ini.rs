@@ -34,6 +34,11 @@ struct Word {
 pub(super) fn load(source: &Arc<Source>, tree: &mut Tree, meta: &Meta) -> Result<(), Errors> {
     let mut reader = Reader { tree, meta, pending: Vec::new(), group: GroupId::UNGROUPED, section: Section::Hosts };
     let mut errors = Vec::new();
+    if let Some((at, line)) = source.text.split('\n').enumerate().find(|(_, line)| line.contains('\0')) {
+        let column = line.split('\0').next().unwrap_or_default().chars().count() + 1;
+        let place = Span::at(source, at + 1, column, 1);
+        return Err(Error::inventory(&place, "a NUL is in it, so that this is no text").into());
+    }
     for (at, raw) in source.text.split('\n').enumerate() {
         let line = raw.trim();
         if line.is_empty() || line.starts_with([';', '#']) {

@@ -33,6 +33,12 @@ fn addresses_in_brackets_are_hosts() {
 }
 
 #[test]
+fn what_has_a_nul_is_no_inventory() {
+    let told = errors(&[("hosts.ini", "n1\nn2 x=\0\n")]);
+    assert!(told.contains("a NUL is in it") && told.contains("--> hosts.ini:2:6"), "{told}");
+}
+
+#[test]
 fn what_is_too_much_is_an_error() {
     let told = errors(&[("hosts", &"n[1:99999]\n".repeat(12))]);
     assert!(told.contains("lists more than 1000000 hosts\n  --> hosts:11:1"), "{told}");

@@ -25,6 +25,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What every encrypted text begins with.
 const HEADER: &str = "$ANSIBLE_VAULT";
+/// What an editor may have put before it.
+const BOM: &str = "\u{feff}";
 /// The rounds of key derivation, as ansible-core has them.
 const ROUNDS: u32 = 10_000;
 /// The most bytes of a password's file or program.
@@ -343,7 +345,7 @@ pub fn decode(name: &str, bytes: Vec<u8>, encrypted: bool, kind: Kind) -> Result
 
 /// Whether bytes are encrypted by `ansible-vault`.
 pub fn is_encrypted(bytes: &[u8]) -> bool {
-    bytes.starts_with(HEADER.as_bytes())
+    bytes.strip_prefix(BOM.as_bytes()).unwrap_or(bytes).starts_with(HEADER.as_bytes())
 }
 
 /// Whether a value is encrypted by `ansible-vault`.
@@ -405,7 +407,8 @@ struct Envelope<'t> {
 impl<'t> Envelope<'t> {
     /// Version, cipher and label of the header.
     fn header(text: &'t str) -> Result<(&'t str, &'t str, Option<&'t str>), String> {
-        let mut parts = text.trim_start().lines().next().unwrap_or_default().split(';').map(str::trim);
+        let mut parts =
+            text.trim_start_matches(BOM).trim_start().lines().next().unwrap_or_default().split(';').map(str::trim);
         match (parts.next(), parts.next(), parts.next()) {
             (Some(HEADER), Some(version), Some(cipher)) => {
                 Ok((version, cipher, parts.next().filter(|l| !l.is_empty() && *l != DEFAULT)))

@@ -194,7 +194,12 @@ pub struct Plan {
     warnings: Vec<String>,
     /// What the host was booted for in this visit: position, field, and what it was to be.
     booted_for: Vec<(usize, String, serde_json::Value)>,
+    /// Files that changes were told of: what the changes were planned from, and what the last one made.
+    told: BTreeMap<String, (Bytes, Bytes)>,
 }
+
+/// The bytes of a file, if it is there.
+type Bytes = Option<Vec<u8>>;
 
 /// A handler that is noted on the host as owed.
 #[derive(Debug)]
@@ -261,6 +266,7 @@ impl Plan {
             fresh: BTreeSet::new(),
             finished: Vec::new(),
             closed: false,
+            told: BTreeMap::new(),
             gate: None,
             booted_for: Vec::new(),
             run: run.clone(),
@@ -726,7 +732,8 @@ impl Plan {
         matches!(&self.slots[i].now, Now::Ready(a) if lasts(a))
     }
 
-    fn finish(&mut self, i: usize, outcome: Outcome, cause: Option<usize>, verified: bool) {
+    fn finish(&mut self, i: usize, mut outcome: Outcome, cause: Option<usize>, verified: bool) {
+        self.compose(&mut outcome);
         let mut outcome = self.with_earlier(i, outcome);
         if outcome.waits.is_empty() && matches!(outcome.status, Status::RebootPending | Status::WouldChange) {
             outcome.waits = Plan::later(&outcome.changes);
@@ -734,6 +741,25 @@ impl Plan {
         self.slots[i].now = Now::Finished { status: outcome.status, verified, cause };
         self.finished.retain(|o| o.position != i);
         self.finished.push(outcome);
+    }
+}
+
+impl Plan {
+    /// What is told of a file that several write begins where the one told before it ended, though all were planned from
+    /// what there was.
+    fn compose(&mut self, outcome: &mut Outcome) {
+        let written = matches!(outcome.status, Status::Changed | Status::WouldChange | Status::RebootPending);
+        for file in &mut outcome.files {
+            let was = file.before.clone();
+            let edit = file.edit.take();
+            let told = self.told.get(&file.path).filter(|(from, _)| *from == was);
+            if let (Some(edit), Some((_, now))) = (edit, told) {
+                *file = FileDiff { edit: None, ..edit.preview(now.as_deref()) };
+            }
+            if written {
+                self.told.insert(file.path.clone(), (was, file.after.clone()));
+            }
+        }
     }
 }
 

@@ -490,6 +490,30 @@ fn what_will_fail_is_foreseen_by_check_and_left_to_the_steps_by_an_apply() {
 }
 
 #[test]
+fn a_file_that_several_write_is_told_as_each_leaves_it() {
+    for check in [true, false] {
+        let mut host = Host::new(&[("a", "x"), ("b", "up"), ("c", "x")]);
+        let writer = |name, line| Fake { line: Some(line), ..Fake::new(name) };
+        let resources = vec![writer("a", "1"), writer("b", "2"), writer("c", "3")];
+        let mut plan = plan(resources, vec![], Policy { check, ..Policy::default() });
+        let answers = host.answers(plan.questions(&Who::Login));
+        plan.absorb(&Who::Login, &answers);
+        if let Next::Segment(segment) = plan.advance() {
+            let ran = host.run(&segment);
+            plan.settle(&segment, &ran);
+            let answers = host.answers(plan.questions(&Who::Login));
+            plan.absorb(&Who::Login, &answers);
+            plan.advance();
+        }
+        let text = |bytes: Option<Vec<u8>>| String::from_utf8(bytes.unwrap()).unwrap();
+        let files = plan.outcomes().into_iter().flat_map(|o| o.files);
+        let seen: Vec<_> = files.map(|f| (text(f.before), text(f.after), f.edit)).collect();
+        let (first, both) = ("old\n1\n".to_owned(), "old\n1\n3\n".to_owned());
+        assert_eq!(seen, [("old\n".to_owned(), first.clone(), None), (first, both, None)]);
+    }
+}
+
+#[test]
 fn what_waits_for_a_boot_is_told_in_every_run() {
     for check in [false, true] {
         let mut host = Host::new(&[("a", "waiting")]);

@@ -90,6 +90,7 @@ mod tests {
             path: "/etc/x".to_owned(),
             before: before.map(<[u8]>::to_vec),
             after: after.map(<[u8]>::to_vec),
+            edit: None,
         })
     }
 

@@ -155,7 +155,7 @@ fn digest(Change { field: _, from, to, effect: _ }: &mut Change) {
 }
 
 /// Line by line, so that all the other lines can be read.
-fn file(FileDiff { path, before, after }: &mut FileDiff, secrets: &Secrets) {
+fn file(FileDiff { path, before, after, edit: _ }: &mut FileDiff, secrets: &Secrets) {
     string(path, secrets);
     let written = after.clone().unwrap_or_default();
     let Cow::Owned(clean) = secrets.redact_bytes(&written) else {
@@ -213,6 +213,7 @@ mod tests {
             path: "/etc/x".to_owned(),
             before: Some(before.as_bytes().to_vec()),
             after: Some(after.as_bytes().to_vec()),
+            edit: None,
         };
         file(&mut diff, &secrets());
         super::super::diff::unified(&diff)

@@ -452,6 +452,7 @@ fn check_with_diffs() {
         path: "/etc/motd".to_owned(),
         before: Some(before.as_bytes().to_vec()),
         after: Some(b"new\twords\n\x1b[31mred\n".to_vec()),
+        edit: None,
     };
     let copy = |before| ResourceEvent {
         files: vec![file(before)],
@@ -634,7 +635,12 @@ fn all_sorts() -> Run {
             HostStatus::Changed,
             &[ResourceEvent {
                 title: Some("motd".into()),
-                files: vec![FileDiff { path: "/etc/motd".to_owned(), before: None, after: Some(b"hi\n".to_vec()) }],
+                files: vec![FileDiff {
+                    path: "/etc/motd".to_owned(),
+                    before: None,
+                    after: Some(b"hi\n".to_vec()),
+                    edit: None,
+                }],
                 warnings: vec!["it's a link".to_owned()],
                 ..changed(
                     "copy:/etc/motd",

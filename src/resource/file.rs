@@ -221,7 +221,7 @@ impl Resource for File {
     fn files(&self, now: &Found) -> Vec<FileDiff> {
         match (&self.state, &now.kind) {
             (State::Absent, Kind::File(_, Content::Bytes(bytes))) if now.link.is_none() => {
-                vec![FileDiff { path: self.path.clone(), before: Some(bytes.clone()), after: None }]
+                vec![FileDiff { path: self.path.clone(), before: Some(bytes.clone()), after: None, edit: None }]
             }
             _ => Vec::new(),
         }

@@ -229,7 +229,12 @@ impl Resource for Ifcfg {
         match self.edit(now) {
             Some(Ok(edit)) => vec![edit.preview(before.as_deref())],
             Some(Err(_)) => Vec::new(),
-            None => vec![FileDiff { path: self.path.clone(), before, after: self.body().map(String::into_bytes) }],
+            None => vec![FileDiff {
+                path: self.path.clone(),
+                before,
+                after: self.body().map(String::into_bytes),
+                edit: None,
+            }],
         }
     }
 

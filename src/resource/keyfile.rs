@@ -122,6 +122,7 @@ impl Edit {
                 path: self.path.clone(),
                 before: before.map(<[u8]>::to_vec),
                 after: Some(joined(lines)),
+                edit: Some(self.clone()),
             };
         }
         let dropped =
@@ -138,7 +139,12 @@ impl Edit {
                 Line::Append(_) | Line::Remove(_) => {}
             }
         }
-        FileDiff { path: self.path.clone(), before: before.map(<[u8]>::to_vec), after: Some(joined(lines)) }
+        FileDiff {
+            path: self.path.clone(),
+            before: before.map(<[u8]>::to_vec),
+            after: Some(joined(lines)),
+            edit: Some(self.clone()),
+        }
     }
 }
 
@@ -158,6 +164,7 @@ led "$p" >&2 || exit 1
 [ ! -L "$p" ] || { p=$(readlink -f -- "$p") && [ -n "$p" ]; } || no "$asked is a link that leads nowhere"
 d=${p%/*} n=0 seen=' ' how=replace
 [ -d "$d/" ] || no "$asked can't be written: there is no folder $d"
+[ -e /proc/self/fd ] || no "$asked can't be written, since /proc isn't mounted"
 [ ! -d "$p" ] || no "$asked is a folder"
 grep -qsF -- " $p " /proc/self/mountinfo && how=in-place
 rm -f -- "$d/.netplay-"* 2>/dev/null

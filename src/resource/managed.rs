@@ -149,7 +149,7 @@ impl<O: Origin> Resource for Managed<O> {
             Kind::File(_, Content::Bytes(bytes)) => Some(bytes.clone()),
             _ => return Vec::new(),
         };
-        vec![FileDiff { path: self.path.clone(), before, after: Some(self.body.clone()) }]
+        vec![FileDiff { path: self.path.clone(), before, after: Some(self.body.clone()), edit: None }]
     }
 
     fn obstacle(&self, now: &Found) -> Option<Obstacle> {

@@ -49,6 +49,7 @@ pub use spec::{Env, Key, Predicate, Spec};
 
 use crate::error::Error;
 use crate::shell::Script;
+use keyfile::Edit;
 use probes::premise::{Premise, Premises};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
@@ -267,6 +268,8 @@ pub struct FileDiff {
     pub before: Option<Vec<u8>>,
     /// Its bytes then; nothing where it is removed.
     pub after: Option<Vec<u8>>,
+    /// What is done to it where others may write it too; nothing once that is told.
+    pub edit: Option<Edit>,
 }
 
 /// One thing done on the host. The steps of a resource run in order, and one that fails ends them.

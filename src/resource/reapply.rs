@@ -272,6 +272,7 @@ impl Kept {
                 path: self.wanted.path(),
                 before: Some(bytes.clone()),
                 after: self.wanted.body.clone().map(String::into_bytes),
+                edit: None,
             }],
             _ => Vec::new(),
         }

@@ -208,7 +208,8 @@ fn a_host_without_network_and_stale_lists() {
     host.sh("apt-get -qq update; echo 'deb http://10.99.0.1/debian bookworm main' >/etc/apt/sources.list.d/net.list");
     // The controller has no web server: its kernel refuses.
     let failed = one(&hosts, "{name: nope}");
-    let cause = "E: Unable to locate package nope, and not all lists could be fetched: Failed to fetch http://10.99.0.1";
+    let cause =
+        "E: Unable to locate package nope, and not all lists could be fetched: Failed to fetch http://10.99.0.1";
     assert!(failed.error.starts_with(cause), "{failed:?}");
     failed.fails("http://10.99.0.1/debian/dists/bookworm/InRelease");
     one(&hosts, "{name: tool-a}").is("changed");

@@ -587,7 +587,7 @@ fn a_host_that_can_not_be_locked_is_not_changed() {
     std::fs::write(host.path("run"), "a file").unwrap();
     let done = host.path("done");
     let reader = feed(&["/bin/sh"], &locked(&host, 0, &[piece(1, &[], &[], run(&format!("touch {done}")))]));
-    assert_eq!(*reader.ending(), Ending::Unlockable(format!("{} can't be written", host.path("run"))));
+    assert_eq!(*reader.ending(), Ending::Unlockable(format!("{} can't be written: File exists", host.path("run"))));
     assert!(!Path::new(&done).exists());
 }
 

@@ -37,6 +37,10 @@ fn what_ansible_vault_wrote_is_read() {
         let sealed = fs::read(case("sealed/texts").join(name.trim_end_matches(".dev"))).unwrap();
         let Ok((opened, true)) = vault.bytes(name, sealed) else { panic!("{name}") };
         assert_eq!(opened, fs::read(&plain).unwrap(), "{name}");
+        let marked =
+            [b"\xef\xbb\xbf", &*fs::read(case("sealed/texts").join(name.trim_end_matches(".dev"))).unwrap()].concat();
+        let Ok((opened, true)) = vault.bytes(name, marked) else { panic!("{name} behind a byte order mark") };
+        assert_eq!(opened, fs::read(&plain).unwrap(), "{name}");
         count += 1;
     }
     assert_eq!(count, 7);

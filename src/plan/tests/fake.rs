@@ -4,6 +4,7 @@ use super::super::*;
 use crate::error::Error;
 use crate::graph;
 use crate::playbook::{Become, Reference};
+use crate::resource::keyfile::Edit;
 use crate::resource::spec::Spec;
 use crate::resource::{Claim, Fragment, Group, Inquiry, Joint, Key, Resource, Share};
 use crate::shell::Script;
@@ -32,6 +33,8 @@ pub(crate) struct Fake {
     /// It is done together with others.
     pub(super) share: bool,
     pub(super) brings: bool,
+    /// A line of a file that others write too.
+    pub(super) line: Option<&'static str>,
     /// It claims nothing, as a command.
     pub(super) unclaimed: bool,
     pub(super) timeout: Option<u32>,
@@ -155,6 +158,9 @@ impl Resource for Fake {
     }
     fn verify(&self, now: &String) -> Vec<Change> {
         if self.act { vec![] } else { self.diff(now) }
+    }
+    fn files(&self, _: &String) -> Vec<FileDiff> {
+        self.line.iter().map(|line| Edit::of("/f").append(*line).preview(Some(b"old\n"))).collect()
     }
     fn obstacle(&self, now: &String) -> Option<crate::resource::Obstacle> {
         let trouble = Trouble::new("no");

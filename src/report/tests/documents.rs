@@ -206,7 +206,12 @@ fn hostile_text_leaves_documents_whole() {
             &[ResourceEvent {
                 title: Some(evil.as_str().into()),
                 warnings: vec![evil.clone()],
-                files: vec![FileDiff { path: evil.clone(), before: None, after: Some(evil.clone().into_bytes()) }],
+                files: vec![FileDiff {
+                    path: evil.clone(),
+                    before: None,
+                    after: Some(evil.clone().into_bytes()),
+                    edit: None,
+                }],
                 ..changed(&format!("file:/{evil}"), &[super::change(&evil, evil.as_str(), json!([evil]))])
             }],
         )

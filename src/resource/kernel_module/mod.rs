@@ -325,7 +325,7 @@ impl Resource for KernelModule {
         let mut files: Vec<FileDiff> = Vec::new();
         if self.options_differ(now) {
             let after = self.options(now).map(String::into_bytes);
-            files.push(FileDiff { path: self.options_file(), before: now.options.clone(), after });
+            files.push(FileDiff { path: self.options_file(), before: now.options.clone(), after, edit: None });
         }
         files.extend(self.list(now).map(|edit| edit.preview(now.list.as_deref())));
         files

@@ -177,6 +177,7 @@ for f in /lib/netplan/*.yaml /etc/netplan/*.yaml /run/netplan/*.yaml; do [ ! -e 
             path: path.clone(),
             before: files.get(path.as_str()).map(|t| t.clone().into_bytes()),
             after: Some(text.clone().into_bytes()),
+            edit: None,
         });
         boot.steps.push(Step::Put(Put {
             path,

@@ -112,6 +112,7 @@ impl Owner for Networkd {
             path: path.clone(),
             before: applied.drop_in_text().map(|t| t.as_bytes().to_vec()),
             after: Some(text.clone().into_bytes()),
+            edit: None,
         });
         boot.steps.push(Step::Run(Script::new().command(["mkdir", "-p", "--", &applied.drop_in_folder()])));
         boot.steps.push(Step::Put(Put {

@@ -202,7 +202,11 @@ fi"#
     fn idle(&self, said: &Said, _: &Link) -> Option<String> {
         match said.of(self.name()).lines().next() {
             Some("off") => Some("NetworkManager is installed and off".to_owned()),
-            Some("off for now") => Some("NetworkManager is enabled and isn't running, so it can't be asked".to_owned()),
+            Some("off for now") => Some(
+                "NetworkManager is enabled and isn't running, so it can't be asked, though it may configure it at boot: \
+                 start it before this (`service: {name: NetworkManager, state: started}`)"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

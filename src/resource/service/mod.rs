@@ -221,10 +221,10 @@ impl Resource for Service {
         let found =
             if self.image { answers.get::<UnitFiles>(&self.unit)? } else { answers.get::<Units>(&self.unit)? };
         let Some(unit) = found.clone() else {
-            return Ok(Reading::NotYet(
-                Trouble::new(format!("there is no unit {} on this host", self.unit))
-                    .hint("check its name, or install what brings it before this"),
-            ));
+            return Ok(Reading::NotYet(Trouble::new(format!("there is no unit {} on this host", self.unit)).hint(
+                "check its name, or install what brings it before this; a name that is an `Alias=` is there once \
+                         its unit is enabled: use the unit's own, or `after`",
+            )));
         };
         let triggers = match self.state {
             Some(Wanted::Stopped) => answers.get::<Triggers>(&self.unit)?.clone(),
