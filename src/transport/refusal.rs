@@ -60,6 +60,18 @@ impl Failure {
             .hint("its sshd hangs, the host is out of memory, or another service listens on this port")
     }
 
+    /// Of a way that is open, and of which it can't be told whether it or the host at its end is silent.
+    pub(super) fn nothing_through(what: &str, seconds: u64) -> Failure {
+        Failure::new(FailureKind::Handshake, format!("nothing came through {what} within {seconds} s"))
+            .hint("it hangs itself, it doesn't reach the host, or the host's sshd hangs")
+    }
+
+    /// Of a proxy command that ended, and how.
+    pub(super) fn no_proxy(how: &str) -> Failure {
+        Failure::new(FailureKind::Handshake, format!("the proxy command ended before the host said anything: {how}"))
+            .hint("run it by hand on this machine")
+    }
+
     /// Of a host that named itself and says nothing more.
     pub(super) fn no_key_exchange(seconds: u64) -> Failure {
         Failure::new(FailureKind::Handshake, format!("the host fell silent in the key exchange, for {seconds} s"))

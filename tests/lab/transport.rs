@@ -468,6 +468,22 @@ fn bastions_lead_to_hidden_hosts(over: Carrier) {
         let nobody = format!("-J nobody-of-this-name@{}", bastion());
         told(&nobody, FailureKind::Login, "bastion np0001: nobody-of-this-name isn't let in");
         told("-o ProxyCommand='echo no way >&2; exit 1'", FailureKind::Handshake, "the proxy command says: no way");
+        if over == Carrier::Ssh2 {
+            told(
+                "-o ProxyCommand='sh -c \"exit 7\"'",
+                FailureKind::Handshake,
+                "ended before the host said anything: exit code 7",
+            );
+            told(
+                "-o ProxyCommand='sleep 60'",
+                FailureKind::Handshake,
+                "nothing came through the proxy command within ",
+            );
+            hosts.first().freeze();
+            let silent = failure(&hidden(""));
+            hosts.first().thaw();
+            assert!(silent.message.contains("nothing came through the bastion np0001 within "), "{silent}");
+        }
     });
 }
 

@@ -68,28 +68,42 @@ impl Ssh {
         let connecting = || deadline.within(target.connect_timeout.unwrap_or(self.limits.connect));
         if let Some((via, bastion)) = way {
             let socket = route::through(bastion, via, target, &connecting())?;
-            return self.greet(target, socket, gate, deadline);
+            return self.greet(target, socket, Way::Bastion(via), gate, deadline);
         }
         if let Some(command) = &target.proxy_command {
             let (socket, mut proxy) = route::Proxy::start(command)?;
-            return match self.greet(target, socket, gate, deadline) {
+            return match self.greet(target, socket, Way::Command, gate, deadline) {
                 Ok(mut link) => {
                     link.proxy = Some(proxy);
                     Ok(link)
                 }
-                Err(failure) => Err(match proxy.said() {
-                    Some(text) => {
-                        Failure { message: format!("{}; the proxy command says: {text}", failure.message), ..failure }
-                    }
-                    None => failure,
-                }),
+                Err(failure) => {
+                    let failure = match proxy.failed().filter(|_| failure.is_dropped()) {
+                        Some(how) => Failure::no_proxy(&how),
+                        None => failure,
+                    };
+                    Err(match proxy.said() {
+                        Some(text) => Failure {
+                            message: format!("{}; the proxy command says: {text}", failure.message),
+                            ..failure
+                        },
+                        None => failure,
+                    })
+                }
             };
         }
-        self.greet(target, route::tcp(target, &connecting())?, gate, deadline)
+        self.greet(target, route::tcp(target, &connecting())?, Way::Direct, gate, deadline)
     }
 
     /// Handshake, host key and login over a connected socket.
-    fn greet(&self, target: &Target, socket: OwnedFd, gate: &Gate, deadline: &Deadline) -> Result<Link, Failure> {
+    fn greet(
+        &self,
+        target: &Target,
+        socket: OwnedFd,
+        way: Way<'_>,
+        gate: &Gate,
+        deadline: &Deadline,
+    ) -> Result<Link, Failure> {
         let _permit = gate.enter(deadline).ok_or_else(|| queued(deadline))?;
         let start = Instant::now();
         let until = deadline.within(self.limits.login);
@@ -100,7 +114,7 @@ impl Ssh {
         link.session.method_pref(MethodType::HostKey, &known_hosts::algorithms(&known)).map_err(broken)?;
         let watch = Watch::over(&link.socket, &until);
         if let Err(stop) = link.drive(&until, ssh2::Session::handshake) {
-            return Err(handshake_failure(&link, stop, &until, start.elapsed()));
+            return Err(handshake_failure(&link, stop, way, &until, start.elapsed()));
         }
         drop(watch);
         // Who waits for a password to be tried on another host has longer than the time of one login.
@@ -120,7 +134,18 @@ impl Transport for Ssh {
     }
 }
 
-fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duration) -> Failure {
+/// What carries a connection.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    /// TCP.
+    Direct,
+    /// A channel through this bastion.
+    Bastion(&'a Target),
+    /// A proxy command.
+    Command,
+}
+
+fn handshake_failure(link: &Link, stop: Stop, way: Way<'_>, deadline: &Deadline, time: Duration) -> Failure {
     let said = link.session.banner_bytes().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default();
     let named = said.starts_with("SSH-");
     // sshd tells some of those that it drops why, in a line before its name.
@@ -131,7 +156,11 @@ fn handshake_failure(link: &Link, stop: Stop, deadline: &Deadline, time: Duratio
         Stop::Interrupted => stop.lost(),
         Stop::Late | Stop::Silent(..) if deadline.cancelled() => Stop::Interrupted.lost(),
         Stop::Late | Stop::Silent(..) if named => Failure::no_key_exchange(seconds),
-        Stop::Late | Stop::Silent(..) => Failure::no_banner(seconds),
+        Stop::Late | Stop::Silent(..) => match way {
+            Way::Direct => Failure::no_banner(seconds),
+            Way::Bastion(via) => Failure::nothing_through(&format!("the bastion {}", via.host), seconds),
+            Way::Command => Failure::nothing_through("the proxy command", seconds),
+        },
         Stop::Ssh(error) => match number(error) {
             _ if other => Failure::no_ssh_server(&said),
             _ if !named && stop.is_loss() => Failure::dropped(),

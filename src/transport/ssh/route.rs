@@ -7,6 +7,7 @@ use super::link::{Link, code};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use ssh2::Channel;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -250,6 +251,23 @@ impl Proxy {
             .spawn()
             .map_err(broken)?;
         Ok((ours.into(), Proxy(child)))
+    }
+
+    /// How it failed, if it has ended or does so in a moment, as its output has.
+    pub(super) fn failed(&mut self) -> Option<String> {
+        // Not collected, so that its group is still its own when that is ended.
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        for _ in 0..10 {
+            if let Ok(Some(status)) = waitid(WaitId::Pid(Pid::from_child(&self.0)), how) {
+                return match (status.exit_status(), status.terminating_signal()) {
+                    (Some(0), _) | (None, None) => None,
+                    (Some(code), _) => Some(format!("exit code {code}")),
+                    (_, Some(signal)) => Some(format!("signal {signal}")),
+                };
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
     }
 
     /// What it said on standard error so far, on one line.
