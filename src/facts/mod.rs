@@ -49,7 +49,7 @@ pub fn read(answers: &Answers) -> (Value, Vec<String>) {
     let owners = get::<OwnerList>(answers, &mut warnings);
     let session = get::<SessionEnds>(answers, &mut warnings);
 
-    let ports = rdma.map(|rdma| rdma.ports(links));
+    let ports = rdma.map(|rdma| rdma.ports(links, devices));
     let interfaces = links.map(|links| {
         let interface = |link| {
             let device = devices.and_then(|d| d.of(link));

@@ -25,7 +25,7 @@ pub(super) struct Device {
     events: HashMap<String, String>,
     firmware: Option<String>,
     /// RDMA devices of the same device.
-    pub(super) rdma: Vec<String>,
+    rdma: Vec<String>,
 }
 
 impl Found {
@@ -101,7 +101,13 @@ fn read(text: &str) -> Found {
 }
 
 impl Device {
-    pub(super) fn number(&self, attribute: &str) -> Option<u64> {
+    /// Whether this port of an RDMA device is on it: the one of the same number (`dev_port`, from 0; older cards have two
+    /// ports in one device).
+    pub(super) fn has(&self, rdma: &str, port: u32) -> bool {
+        self.rdma.iter().any(|name| name == rdma) && self.number("dev_port").unwrap_or_default() + 1 == u64::from(port)
+    }
+
+    fn number(&self, attribute: &str) -> Option<u64> {
         self.attributes.get(attribute)?.parse().ok()
     }
 

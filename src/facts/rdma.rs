@@ -2,7 +2,7 @@
 //! `ibv_devinfo` for the MTU of InfiniBand ports alone, which nothing else tells; and of NVIDIA's cards without RoCE what that
 //! hangs on, which takes a slow tool and is asked of no others.
 
-use super::network::Device;
+use super::network::{Device, Found as Devices};
 use super::roce::{Lacks, Why};
 use crate::resource::probes::links::{Link, Links};
 use crate::resource::{Fragment, Group, Output, Trouble};
@@ -127,26 +127,33 @@ fn read(text: &str) -> Found {
 
 impl Found {
     /// The ports, by device and number.
-    pub(super) fn ports(&self, links: Option<&Links>) -> Vec<Port> {
+    pub(super) fn ports(&self, links: Option<&Links>, devices: Option<&Devices>) -> Vec<Port> {
         let mut ports: Vec<Port> = self
             .files
             .keys()
             .filter_map(|path| {
                 let (name, port) = path.strip_suffix("/link_layer")?.split_once("/ports/")?;
-                Some(self.port(name, port.parse().ok()?, links))
+                Some(self.port(name, port.parse().ok()?, links, devices))
             })
             .collect();
         ports.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)).then(a.port.cmp(&b.port)));
         ports
     }
 
-    fn port(&self, name: &str, port: u32, links: Option<&Links>) -> Port {
+    fn port(&self, name: &str, port: u32, links: Option<&Links>, devices: Option<&Devices>) -> Port {
         let below = |file: &str| self.files.get(&format!("{name}/{file}")).filter(|v| !v.is_empty()).cloned();
         let of_port = |file: &str| below(&format!("ports/{port}/{file}"));
         let key = format!("{name}/{port}");
         let link_layer = of_port("link_layer");
         let ethernet = link_layer.as_deref() == Some("Ethernet");
-        let netdev = self.netdevs.get(&key).cloned().or_else(|| of_port("gid_attrs/ndevs/0").filter(|_| ethernet));
+        // Without RoCE a port has no GID that would name its interface, and on InfiniBand none does: the device then has
+        // both. Of several interfaces on it the first is the port's own, and the others stand on that.
+        let beside = || {
+            let of = |link: &&Link| devices.and_then(|d| d.of(link)).is_some_and(|d| d.has(name, port));
+            links?.all.iter().filter(of).min_by_key(|link| link.index).map(|link| link.name.clone())
+        };
+        let by_gid = || of_port("gid_attrs/ndevs/0").filter(|_| ethernet);
+        let netdev = self.netdevs.get(&key).cloned().or_else(by_gid).or_else(beside);
         // `4: RNIC` is iWARP, which has no MTU of its own.
         let iwarp = below("node_type").is_some_and(|t| t.ends_with("RNIC"));
         let roce = ethernet && !iwarp;
@@ -201,17 +208,11 @@ impl Port {
     }
 }
 
-/// The port behind an interface: the one that says so, or, of an InfiniBand interface, the one of the same device and
-/// number (`dev_port`, from 0; older cards have two ports in one device).
+/// The port behind an interface: the one that says so, or else the one of the same device. That is how `roce_qos` finds
+/// it, and the only way of a port of a bond, whose RDMA device names the bond.
 pub(super) fn port_of<'a>(ports: &'a [Port], link: &Link, device: Option<&Device>) -> Option<&'a Port> {
     let named = ports.iter().find(|p| p.netdev.as_ref() == Some(&link.name));
-    let same = |p: &&Port, d: &Device| {
-        p.netdev.is_none()
-            && d.rdma.contains(&p.name)
-            && d.number("dev_port").unwrap_or_default() + 1 == u64::from(p.port)
-    };
-    let device = device.filter(|_| link.kind == "infiniband");
-    named.or_else(|| ports.iter().find(|p| device.is_some_and(|d| same(p, d))))
+    named.or_else(|| ports.iter().find(|p| device.is_some_and(|d| d.has(&p.name, p.port))))
 }
 
 /// The MTU of a RoCE port over an interface of this MTU: the largest that leaves 96 bytes for headers (linux,
@@ -275,7 +276,7 @@ mod tests {
         let blocks: Vec<&str> = text.split("# ").filter(|block| block.contains("Link layer")).collect();
         let told = |block: &&str| {
             let found = read(&sysfs(block));
-            let port = found.ports(None).remove(0).value();
+            let port = found.ports(None, None).remove(0).value();
             let [name, state, firmware, rate, roce, sm] =
                 ["name", "state", "firmware", "rate_gbps", "roce", "sm_lid"].map(|key| port[key].clone());
             json!([name, state, firmware, rate, roce["lacks"], sm])
@@ -292,7 +293,7 @@ mod tests {
         );
         let unplugged = text.split("# ").find(|block| block.contains("Polling")).unwrap();
         let found = read(&(sysfs(unplugged) + "mlx5_9/ports/1/link_layer:InfiniBand\n"));
-        let port = found.ports(None).remove(0).value();
+        let port = found.ports(None, None).remove(0).value();
         assert_eq!([&port["state"], &port["phys_state"]], ["DOWN", "POLLING"]);
     }
 

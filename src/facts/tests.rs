@@ -101,6 +101,14 @@ const OWNERS: &str = "== networkd\n/run/systemd/netif/links/3:NETWORK_FILE=/etc/
                       == networkmanager\neno1:connected:u-1\nrc 0\nu-1:802-3-ethernet:yes:0:/etc/x:System eno1\nrc 0\n";
 
 fn node(failing: Option<&str>) -> (Value, Vec<String>) {
+    answered(failing, DEVICES, RDMA)
+}
+
+fn node_with(devices: &str, rdma: &str) -> (Value, Vec<String>) {
+    answered(None, devices, rdma)
+}
+
+fn answered(failing: Option<&str>, devices: &str, rdma: &str) -> (Value, Vec<String>) {
     let inquiry = Inquiry::new(questions());
     let outcome = |group: &str| {
         if failing == Some(group) {
@@ -111,14 +119,35 @@ fn node(failing: Option<&str>) -> (Value, Vec<String>) {
             "session" => "10.1.0.1 50412 10.1.0.5 22",
             "owners" => OWNERS,
             "facts of the host" => HOST,
-            "facts of the network" => DEVICES,
-            "facts of RDMA" => RDMA,
+            "facts of the network" => devices,
+            "facts of RDMA" => rdma,
             other => panic!("{other}"),
         };
         Ok(Output { stdout: text.into(), ..Output::default() })
     };
     let outcomes = inquiry.groups().map(|(group, _, _)| outcome(group)).collect();
     read(&inquiry.answers(outcomes))
+}
+
+/// Where RoCE is off no GID names the interface of a port, and `rdma` neither: sysfs has both on one device.
+#[test]
+fn a_port_without_roce_has_its_interface_all_the_same() {
+    let off = RDMA.lines().filter(|l| !l.contains("/gid")).collect::<Vec<_>>().join("\n");
+    let off = off.replace(r#","netdev":"ens6f0np0","netdev_index":3"#, "");
+    let facts = node_with(DEVICES, &off).0;
+    assert_eq!(facts["interfaces"][1]["rdma"], "mlx5_0");
+    assert_eq!(
+        [&facts["rdma"][0]["netdev"], &facts["rdma"][0]["gid_rocev2"], &facts["rdma"][0]["roce"]["on"]],
+        [&json!("ens6f0np0"), &Value::Null, &json!(false)]
+    );
+    // Both ports of an older card are in one device.
+    let second = DEVICES.replace("ib0/dev_port:0", "ib0/dev_port:1");
+    let facts = node_with(&second, &off).0;
+    assert_eq!((&facts["interfaces"][2]["rdma"], &facts["rdma"][1]["netdev"]), (&Value::Null, &Value::Null));
+    // Of ports that are bonded the RDMA device names the bond.
+    let bonded = RDMA.replace(r#""netdev":"ens6f0np0""#, r#""netdev":"bond0""#);
+    let facts = node_with(DEVICES, &bonded).0;
+    assert_eq!((&facts["interfaces"][1]["rdma"], &facts["rdma"][0]["netdev"]), (&"mlx5_0".into(), &"bond0".into()));
 }
 
 #[test]
@@ -179,7 +208,7 @@ fn a_node_with_every_kind_of_card() {
                     "roce": {"on": true, "lacks": null}, "sm_lid": null,
                 },
                 {
-                    "name": "mlx5_10", "netdev": null, "port": 1, "state": "INIT", "phys_state": "LINK_UP",
+                    "name": "mlx5_10", "netdev": "ib0", "port": 1, "state": "INIT", "phys_state": "LINK_UP",
                     "link_layer": "InfiniBand", "rate_gbps": 2.5, "active_mtu": 4096, "firmware": "28.40.1000",
                     "board_id": "DEL0000000027", "gid_rocev2": null,
                     "roce": {"on": false, "lacks": "link_type"}, "sm_lid": 48,
