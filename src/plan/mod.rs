@@ -514,13 +514,19 @@ impl Plan {
         }
         let moving = self.moving(i, chosen);
         let unknown = self.slots[i].stale || matches!(self.slots[i].now, Now::Unprobed);
-        if self.policy.check {
-            if let Some(j) = moving {
-                let because = format!("can't be known before {} has changed", self.item(j).address);
-                return self.finish(i, Outcome::of(i, Status::WouldChange).because(because), None, false);
-            }
-        } else if moving.is_some() || unknown {
+        if !self.policy.check && (moving.is_some() || unknown) {
             return waiting.push(i);
+        }
+        // A check tells what there is now, and that an apply looks again.
+        let (mut later, mut again) = (None, None);
+        if let Some(j) = moving {
+            let address = &self.item(j).address;
+            later = Some(format!("can't be known before {address} has changed"));
+            again = Some(format!("looked at again after {address} has changed"));
+        }
+        if let (Some(because), Now::NotYet(_)) = (&later, &self.slots[i].now) {
+            let outcome = Outcome::of(i, Status::WouldChange).because(because.clone());
+            return self.finish(i, outcome, None, false);
         }
         let assessment = match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
             Now::Ready(assessment) => assessment,
@@ -532,6 +538,13 @@ impl Plan {
         };
         let action = self.item(i).resource.action();
         if let Some(obstacle) = assessment.obstacle.as_ref().filter(|o| self.in_the_way(i, o, &assessment, chosen)) {
+            if let Some(because) = later {
+                let because = Some(format!("{because}; now {}", obstacle.trouble.message));
+                let a = *assessment;
+                let (changes, files, warnings) = (a.changes, a.files, a.warnings);
+                let outcome = Outcome { changes, files, warnings, because, ..Outcome::of(i, Status::WouldChange) };
+                return self.finish(i, outcome, None, false);
+            }
             let trouble = self.lacking(i, obstacle.trouble.clone());
             return self.fail_with(i, "obstacle", trouble, *assessment);
         }
@@ -539,7 +552,8 @@ impl Plan {
             return self.fail_with(i, "firmware", trouble, *assessment);
         }
         if assessment.changes.is_empty() && !action {
-            let outcome = Outcome { warnings: assessment.warnings, ..Outcome::of(i, Status::Ok) };
+            let because = again.map(|again| format!("as wanted now, {again}"));
+            let outcome = Outcome { warnings: assessment.warnings, because, ..Outcome::of(i, Status::Ok) };
             return self.finish(i, outcome, None, true);
         }
         if let (Risk::Link(why), false) = (&assessment.risk, self.policy.risk_accepted) {
@@ -551,11 +565,13 @@ impl Plan {
         if assessment.steps.is_empty() && !action && assessment.changes.iter().all(|c| c.effect != Effect::Now) {
             // All that can be done before the next boot was done by an earlier run.
             let a = *assessment;
-            let outcome = Outcome { changes: a.changes, warnings: a.warnings, ..Outcome::of(i, Status::RebootPending) };
+            let outcome = Outcome::of(i, Status::RebootPending);
+            let outcome = Outcome { changes: a.changes, warnings: a.warnings, because: again, ..outcome };
             return self.finish(i, outcome, None, true);
         }
         if self.policy.check {
             let mut outcome = Outcome::of(i, if action { Status::Skipped } else { Status::WouldChange });
+            outcome.because = again;
             if action {
                 outcome.because = Some("it runs in every apply, not under --check".to_owned());
             }

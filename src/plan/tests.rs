@@ -34,9 +34,33 @@ fn check_foretells_and_touches_nothing() {
     let seen = drive(&mut plan, &mut host);
     assert_eq!(
         seen,
-        "a=WouldChange, b=Ok, s=WouldChange (can't be known before fake:a has changed), h=WouldChange (notified by fake:a)"
+        "a=WouldChange, b=Ok, s=WouldChange (looked at again after fake:a has changed), h=WouldChange (notified by fake:a)"
     );
     assert_eq!((host.executions, host.log.len()), (1, 0));
+}
+
+/// What differs now is told though it is looked at again, and what doesn't is no change.
+#[test]
+fn a_check_tells_what_is_known_before_something_else_changes() {
+    let words = [("a", "down"), ("known", "down"), ("right", "up"), ("stopped", "down"), ("unknown", "?")];
+    let after = |name| Fake { stale: true, ..Fake::new(name).after("a") };
+    let resources = vec![
+        Fake::new("a"),
+        after("known"),
+        after("right"),
+        Fake { lasts: true, ..after("stopped") },
+        after("unknown"),
+    ];
+    let mut plan = plan(resources, vec![], Policy { check: true, ..Policy::default() });
+    let mut host = Host::new(&words);
+    let told = drive(&mut plan, &mut host);
+    assert_eq!(
+        told,
+        "a=WouldChange, known=WouldChange (looked at again after fake:a has changed), \
+         right=Ok (as wanted now, looked at again after fake:a has changed), \
+         stopped=WouldChange (can't be known before fake:a has changed; now no), \
+         unknown=WouldChange (can't be known before fake:a has changed)"
+    );
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Human {
     }
 
     fn resource(&mut self, e: &ResourceEvent) -> io::Result<()> {
-        if e.status == Status::Ok && e.warnings.is_empty() {
+        if e.status == Status::Ok && e.warnings.is_empty() && e.because.is_none() {
             return Ok(());
         }
         let host = self.hosts.number(&e.host);
@@ -210,7 +210,13 @@ impl Human {
                 }
                 Ok(())
             }
-            Status::Ok => Ok(()),
+            Status::Ok => {
+                let text = outcome(e);
+                if !text.is_empty() {
+                    self.add(host, Some(&e.address), Tone::Plain, text);
+                }
+                Ok(())
+            }
             _ => {
                 if !self.quiet() {
                     let diff = self.diff(&e.files);

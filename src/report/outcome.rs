@@ -6,7 +6,7 @@ use crate::event::{Change, Effect, ResourceEvent, Status};
 /// How long a line of several changes may be.
 const LONGEST_ROW: usize = 64;
 
-/// The lines that tell what became of a resource. Nothing for what is as wanted or was skipped.
+/// The lines that tell what became of a resource. Nothing for what was skipped, nor for what is as wanted and stays so.
 pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
     if event.handler {
         let verb = match event.status {
@@ -30,7 +30,8 @@ pub(super) fn outcome(event: &ResourceEvent) -> Vec<String> {
         Status::WouldChange => "would change",
         Status::RebootPending => "reboot pending",
         Status::Failed | Status::RolledBack => return failed(event),
-        Status::Ok | Status::Skipped => return Vec::new(),
+        Status::Ok => return event.because.iter().map(|because| clean(because).into_owned()).collect(),
+        Status::Skipped => return Vec::new(),
     };
     let mut lines = changes(event, &event.changes);
     match lines.is_empty() {

@@ -465,9 +465,17 @@ fn check_with_diffs() {
         because: Some("its state is known after package:tuned has changed".to_owned()),
         ..would(changed("service:tuned", &[]))
     };
+    let again = ResourceEvent {
+        because: Some("as wanted now, looked at again after mtu:eth1 has changed".to_owned()),
+        ..resource("irq_affinity:eth1", Status::Ok)
+    };
     let run = Run::check()
         .play("Tune", "gpu[1-4]", 4)
-        .on("gpu[1-3]", HostStatus::Changed, &[copy("old\n"), unknown, skipped("sysctl:a.b", "can't be known yet")])
+        .on(
+            "gpu[1-3]",
+            HostStatus::Changed,
+            &[copy("old\n"), unknown, again, skipped("sysctl:a.b", "can't be known yet")],
+        )
         .on("gpu4", HostStatus::Changed, &[copy("other\n")]);
     insta::assert_snapshot!(run.human());
     let secretly = Run { diff: false, ..run };
