@@ -53,8 +53,8 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
         }
     }
     for (i, item) in play.resources.iter().enumerate() {
-        let files: BTreeSet<String> = item.resource.claims().into_iter().filter_map(|c| c.within).collect();
-        for whole in files.into_iter().map(|file| Claim::new("path", file)) {
+        let wholes: BTreeSet<Claim> = item.resource.claims().into_iter().flat_map(|c| c.within).collect();
+        for whole in wholes {
             if let Some(&other) = graph.claims.get(&whole).filter(|&&other| other != i) {
                 errors.push(both(&play.resources[other.min(i)], &play.resources[other.max(i)], &whole));
             }

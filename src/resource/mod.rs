@@ -179,19 +179,19 @@ pub struct Claim {
     pub kind: &'static str,
     /// Which one.
     pub name: String,
-    /// The file of which it is a part: whoever claims that path claims it too.
-    pub within: Option<String>,
+    /// Of what it is a part, such as a file: whoever claims one of these as a whole claims it too.
+    pub within: Vec<Claim>,
 }
 
 impl Claim {
     /// A claim.
     pub fn new(kind: &'static str, name: impl Into<String>) -> Claim {
-        Claim { kind, name: name.into(), within: None }
+        Claim { kind, name: name.into(), within: Vec::new() }
     }
 
     /// A claim of a part of a file, which others may share.
     pub fn part(kind: &'static str, file: &str, part: &str) -> Claim {
-        Claim { kind, name: format!("{file} {part}"), within: Some(file.to_owned()) }
+        Claim { kind, name: format!("{file} {part}"), within: vec![Claim::new("path", file)] }
     }
 }
 

@@ -45,7 +45,8 @@ resolve() {
 each() {
   f=$1 a=$2
   shift 2
-  if [ $# -eq 0 ]; then "$f" "$a"; else "$f" "$a" | { each "$f" "$@" </dev/null; cat; }; fi
+  # In a shell of its own, as the others are: a function's variables are none of who calls it.
+  if [ $# -eq 0 ]; then ( "$f" "$a" ); else "$f" "$a" | { each "$f" "$@" </dev/null; cat; }; fi
 }
 
 # The same for addresses of cards. What is named by a path may be a card that is named by its address too: it is asked

@@ -23,7 +23,7 @@ pub(super) fn ask(args: &[&str], script: &'static str) -> Vec<Fragment> {
 /// The answer of such a group, for each argument.
 pub(super) fn answers(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
     let read = |output: &Output| match output.code {
-        0 => Ok(Found::read(&output.text())),
+        0 => Ok(Found { asked: args.iter().map(|&a| a.to_owned()).collect(), ..Found::read(&output.text()) }),
         code => Err(Trouble::new(format!("the cards can't be asked: exit code {code}: {}", output.complaint()))),
     };
     args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
@@ -71,6 +71,8 @@ pub(super) struct Found {
     marks: BTreeMap<String, Vec<Mark>>,
     /// What each address was answered with: exit code and lines.
     pub(super) answers: BTreeMap<String, (i32, String)>,
+    /// What all resources asked at once: the arguments of the group.
+    pub(super) asked: Vec<String>,
 }
 
 impl Device {
@@ -151,8 +153,13 @@ fn address(text: &str) -> Option<String> {
     good.then_some(full)
 }
 
+/// The name of a card's note: the same by whichever of its functions it is named. It stands in set.sh too.
+fn note_of(address: &str) -> &str {
+    slot(address.rsplit('/').next().unwrap_or(address))
+}
+
 /// A PCI address without its function: what the functions of one card share.
-fn slot(address: &str) -> &str {
+pub(super) fn slot(address: &str) -> &str {
     address.rsplit_once('.').map_or(address, |(slot, _)| slot)
 }
 
@@ -188,10 +195,10 @@ impl Found {
                     found.targets.insert((*word).to_owned(), targets.iter().map(|t| (*t).to_owned()).collect());
                 }
                 ["mark", first, ..] => {
-                    // `0000:86:00.0:NUM_OF_VFS 16 0 …`
+                    // `0000:86:00:NUM_OF_VFS 16 0 …`
                     let name = first.rsplit_once(':').map_or("", |(name, _)| name);
                     let line = line.get("mark :".len() + name.len()..).unwrap_or_default();
-                    found.marks.entry(name.to_owned()).or_default().extend(Mark::read(line));
+                    found.marks.entry(slot(name).to_owned()).or_default().extend(Mark::read(line));
                 }
                 _ => {}
             }
@@ -229,7 +236,7 @@ impl Found {
 
     /// What is noted of a card.
     pub(super) fn marks(&self, address: &str) -> &[Mark] {
-        self.marks.get(address.rsplit('/').next().unwrap_or(address)).map(Vec::as_slice).unwrap_or_default()
+        self.marks.get(note_of(address)).map(Vec::as_slice).unwrap_or_default()
     }
 }
 

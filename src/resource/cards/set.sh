@@ -33,7 +33,7 @@ note() {
 # it was to be loaded by that. Prints a line if the card refuses.
 one() {
   eval "address=\$a$1 set=\$s$1 new=\$m$1"
-  name=${address##*/}
+  name=${address##*/} name=${name%.*}
   old=$(cat -- "$D/$name" 2>/dev/null)
   e=$(note reboot) || { echo "$address: nothing was set, as what waits for a boot can't be noted in $D: $e"; return; }
   [ -n "$set" ] || return 0

@@ -134,7 +134,9 @@ impl Mlxconfig {
     /// A port that becomes another kind of network gets another interface: not under the session.
     fn session(&self, now: &State, judged: &mut Judged<'_>) {
         let Some((session, links)) = &now.over else { return };
-        let changed = judged.items.iter().filter(|i| i.is == Is::Set && i.name.starts_with(LINK_TYPE));
+        // What only takes back a change that was to come keeps what runs.
+        let changes = |i: &&Item<'_>| i.is == Is::Set && i.name.starts_with(LINK_TYPE) && !i.current_fits();
+        let changed = judged.items.iter().filter(changes);
         let mut refused = Vec::new();
         for item in changed {
             let on_card = |name: &str| now.found.carries(item.card, name) != Some(false);
@@ -161,9 +163,13 @@ impl<'a> Bench<'a> {
         let Some(row) = row else {
             return self.missing(name, wanted, later, judged);
         };
-        for seen in [row.default.as_ref(), row.current.as_ref(), Some(&row.next)].into_iter().flatten() {
-            wanted.learn(seen);
+        let seen: Vec<&Value> =
+            [row.default.as_ref(), row.current.as_ref(), Some(&row.next)].into_iter().flatten().collect();
+        if let Some(trouble) = wanted.unfit(name, &seen) {
+            judged.stops.push(Trouble { message: format!("{}{}", self.at, trouble.message), ..trouble });
+            return;
         }
+        seen.into_iter().for_each(|seen| wanted.learn(seen));
         // `N/A` at the next boot is the default (docs.nvidia.com, MFT, examples of mlxconfig usage).
         let default = row.default.as_ref().filter(|d| !d.unknown());
         let known = |value: &Value| Some(value.or_default(default).clone()).filter(|v| !v.unknown());

@@ -65,6 +65,9 @@ impl Group for Settings {
     }
 }
 
+/// What stands for all parameters among those that are asked for and claimed.
+const RESET: &str = "*";
+
 /// Whether the firmware disables RoCE, as the table of a card says; nothing if it doesn't say.
 pub fn disables_roce(said: &str, address: &str) -> Option<bool> {
     let table = Table::read(said, address);
@@ -78,8 +81,28 @@ impl Mlxconfig {
         let mut words = vec![self.device.0.as_str()];
         words.extend(self.set.iter().map(|s| s.name.as_str()));
         words.extend(self.set.iter().any(|s| s.name == set::ROCE_ENABLE).then_some(set::ROCE_CONTROL));
-        words.extend(self.reset.then_some("*"));
+        words.extend(self.reset.then_some(RESET));
         words.join(" ")
+    }
+
+    /// What this resource and another one of the play set on one card of this host, which they call by other names.
+    fn clash(&self, now: &State) -> Option<Trouble> {
+        let own = self.question();
+        let all = now.found.asked.iter().filter(|other| **other != own).filter_map(|other| other.split_once(' '));
+        let mut troubles = Vec::new();
+        for (device, names) in all {
+            let targets = now.found.targets.get(device).map(Vec::as_slice).unwrap_or_default();
+            let Some(card) = now.cards.iter().find(|card| targets.contains(&card.address)) else { continue };
+            let both = |name: &&str| names.split(' ').any(|other| other == *name || other == RESET || *name == RESET);
+            if let Some(name) = own.split(' ').skip(1).find(both) {
+                let what = if name == RESET { "parameters" } else { name };
+                let (address, this) = (&card.address, &self.device.0);
+                troubles.push(Trouble::new(format!(
+                    "`mlxconfig:{this}` and `mlxconfig:{device}` both set {what} of the card {address}"
+                )));
+            }
+        }
+        Some(Trouble::all(troubles)?.hint("leave it to one of them, or keep them apart with `when`"))
     }
 
     /// Whether it may change what kind of network a port is, which changes the name of its interface.
@@ -176,10 +199,15 @@ impl Resource for Mlxconfig {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        let claim = |name: &str| Claim::new("parameter of a card", format!("{} {name}", self.device.0));
-        let mut claims: Vec<Claim> = self.set.iter().map(|s| claim(s.own_name())).collect();
-        claims.extend(self.reset.then(|| claim("reset")));
-        claims
+        // What two names of one card have in common is only known on the host; see `clash`.
+        let of = |device: &str, name: &str| Claim::new("parameter of a card", format!("{device} {name}"));
+        let (device, one) = (cards::slot(&self.device.0), self.device.one());
+        let claim = |name: &str| {
+            let wholes = [name, RESET].map(|name| of("all", name));
+            Claim { within: if one { wholes.into() } else { Vec::new() }, ..of(device, name) }
+        };
+        let names = self.set.iter().map(Setting::own_name).chain(self.reset.then_some(RESET));
+        names.map(claim).collect()
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
@@ -269,7 +297,8 @@ impl Resource for Mlxconfig {
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
-        let judged = self.judge(now);
+        let mut judged = self.judge(now);
+        judged.stops.extend(self.clash(now));
         let stops = !judged.stops.is_empty();
         let troubles = if stops { judged.stops } else { judged.silent };
         let trouble = Trouble::all(troubles)?;

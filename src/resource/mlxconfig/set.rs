@@ -4,7 +4,7 @@ use super::value::Value;
 use crate::error::Error;
 use crate::resource::Spec;
 use crate::resource::spec::text;
-use crate::yaml::{self, Node};
+use crate::yaml::{Node, Scalar};
 
 /// What guides set, and no firmware has.
 pub(super) const ROCE_ENABLE: &str = "ROCE_ENABLE";
@@ -88,8 +88,13 @@ pub(super) fn settings(spec: &Spec<'_>) -> Result<Vec<Setting>, Error> {
 
 /// A value: the text as it stands, a truth value as the tools write it.
 fn value(name: &str, node: &Node) -> Result<Value, Error> {
-    if let yaml::Value::Bool(on) = node.value {
-        return Ok(truth(on));
+    match node.scalar() {
+        Some(Scalar::Bool(on)) => return Ok(truth(on)),
+        Some(Scalar::Null) => {
+            return Err(Error::playbook(&node.span, format!("`{name}` has no value"))
+                .hint("leave it out to let it be; `reset: true` goes back to the defaults"));
+        }
+        _ => {}
     }
     let given = text(name, node)?;
     let given = given.trim();

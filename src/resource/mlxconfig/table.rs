@@ -74,7 +74,10 @@ impl Table {
         let named =
             blocks.iter().position(|(device, table)| table.seen && device.is_some_and(|d| same_device(d, address)));
         let at = named.or_else(|| blocks.iter().position(|(_, table)| table.seen)).unwrap_or_default();
-        let mut table = blocks.swap_remove(at).1;
+        let (device, mut table) = blocks.swap_remove(at);
+        // A card that was asked twice, for its table and for elements of arrays, has a block of each.
+        let others = blocks.iter_mut().filter(|(other, _)| device.is_some() && *other == device);
+        others.for_each(|(_, more)| table.rows.append(&mut more.rows));
         if table.names.is_empty() {
             table.names = blocks.into_iter().map(|(_, other)| other.names).find(|n| !n.is_empty()).unwrap_or_default();
         }

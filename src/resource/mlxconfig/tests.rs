@@ -64,6 +64,83 @@ fn a_card_is_asked_and_set_by_all_shells() {
     }
 }
 
+/// What the tools are asked is in their log, and so is what the resource sets.
+#[test]
+fn one_query_a_card_and_elements_of_arrays_beside_a_port_that_is_not_there() {
+    for shell in Shell::ALL {
+        let setup = simulated("add 0000:86:00.0 seconds=0");
+        let calls = |before: &str| {
+            let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/card.py");
+            format!("{program} calls >/dev/null; {before}")
+        };
+        let one = resource(&[("device", "0000:86:00.0")], &[("NUM_OF_VFS", "0")]);
+        assert!(assess(shell, &setup, &one, &calls("")).unwrap().changes.is_empty(), "{shell:?}");
+        let inquiry = Inquiry::new([Question::of::<Settings>(one.question())]);
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/card.py");
+        let script = format!("( {} ) >/dev/null\n{program} calls", inquiry.fragments()[0].script.as_str());
+        let log = shell.run_in_net(&setup, &script);
+        let queries = log.text().lines().filter(|l| l.contains("\"q\"")).count();
+        assert_eq!(queries, 1, "{shell:?}: {}", log.text());
+
+        let set = [("HOST_CHAINING_DESCRIPTORS[0]", "7"), ("CNP_DSCP_P3", "48"), ("NUM_OF_VFS", "3")];
+        let found = assess(shell, &setup, &resource(&[("device", "all")], &set), "").unwrap();
+        assert!(found.obstacle.is_none(), "{shell:?}: {found:?}");
+        let next: Vec<&str> = found.changes.iter().filter_map(|c| c.field.strip_suffix(" next boot")).collect();
+        assert_eq!(next, ["HOST_CHAINING_DESCRIPTORS[0]", "NUM_OF_VFS"], "{shell:?}: {found:?}");
+        assert_eq!(found.warnings, ["0000:86:00.0: CNP_DSCP_P3 is left out: this card has no port 3"]);
+
+        // What is there is not taken for what is revealed later.
+        let set = [("HOST_CHAINING_DESCRIPTORS[0]", "7"), ("ADVANCED_PCI_SETTINGS", "1"), ("MAX_ACC_OUT_READ", "44")];
+        let found = assess(shell, &setup, &resource(&[("device", "all")], &set), "").unwrap();
+        assert_eq!(found.warnings.len(), 1, "{shell:?}: {found:?}");
+        assert!(found.warnings[0].contains("MAX_ACC_OUT_READ isn't there yet"), "{shell:?}: {found:?}");
+    }
+}
+
+/// Two names of one card, of which only the host knows that they are.
+#[test]
+fn two_resources_do_not_set_one_parameter_of_one_card() {
+    let first = resource(&[("device", "mlx5_0")], &[("NUM_OF_VFS", "1"), ("SRIOV_EN", "1")]);
+    let told = |other: &Mlxconfig, targets: &str| {
+        let inquiry = Inquiry::new([&first, other].map(|r| Question::of::<Settings>(r.question())));
+        let text = format!(
+            "tool mstconfig\nboot b\ncard 0000:86:00.0 0x020000 - mlx5_0\nis mlx5_0 0000:86:00.0\n{targets}\n== 0000:86:00.0 0\n\
+             Configurations: Default Current Next Boot\n NUM_OF_VFS 0 0 0\n SRIOV_EN False(0) False(0) False(0)\n"
+        );
+        let text = format!("{text}{}", text[text.find("== ").unwrap_or_default()..].replace("86", "09"));
+        let output = Output { stdout: text.into(), ..Output::default() };
+        let answers = inquiry.answers(vec![Ok(output)]);
+        let mut said = Vec::new();
+        for one in [&first, other] {
+            let Reading::State(found) = (one as &dyn AnyResource).assess(&answers).unwrap() else { panic!("no state") };
+            said.push(found.obstacle.map(|o| o.trouble.message).unwrap_or_default());
+        }
+        said
+    };
+    let other = resource(&[("device", "0000:86:00.1")], &[("NUM_OF_VFS", "2")]);
+    let same = "is 0000:86:00.1 0000:86:00.0";
+    assert_eq!(
+        told(&other, same),
+        [
+            "`mlxconfig:mlx5_0` and `mlxconfig:0000:86:00.1` both set NUM_OF_VFS of the card 0000:86:00.0",
+            "`mlxconfig:0000:86:00.1` and `mlxconfig:mlx5_0` both set NUM_OF_VFS of the card 0000:86:00.0",
+        ]
+    );
+    let apart = resource(&[("device", "0000:86:00.1")], &[("CNP_DSCP_P1", "2")]);
+    assert!(told(&apart, same)[0].is_empty());
+    assert!(told(&other, "is 0000:86:00.1 0000:09:00.0")[0].is_empty());
+    let reset = resource(&[("device", "0000:86:00.1"), ("reset", "true")], &[]);
+    assert!(told(&reset, same)[0].contains("both set NUM_OF_VFS"), "{:?}", told(&reset, same));
+    // What all cards have in common with one of them is known offline, and which functions are one card.
+    for (a, b, clash) in
+        [("all", "mlx5_0", true), ("0000:86:00.0", "0000:86:00.1", true), ("0000:86:00.0", "0000:87:00.0", false)]
+    {
+        let [a, b] =
+            [a, b].map(|device| Resource::claims(&resource(&[("device", device)], &[("NUM_OF_VFS", "1")])).remove(0));
+        assert_eq!(a == b || b.within.contains(&a), clash, "{a} {b}");
+    }
+}
+
 /// The lines that tools print when they refuse, as far as they are known.
 #[test]
 fn what_a_refusal_means() {
@@ -119,9 +196,9 @@ fn a_set_notes_what_loads_it() {
                  cat >said <<'END'\n\nApplying... Done!\n{said}\nEND\ncat >levels <<'END'\n{levels}END\n\
                  for t in mstconfig:said mstfwreset:levels; do\n\
                  printf '#!/bin/sh\\ncat /usr/local/bin/%s\\n' ${{t#*:}} >${{t%:*}}; chmod 755 ${{t%:*}}\ndone\n\
-                 mkdir -p {FOLDER}; printf '%s\\n' 'SRIOV_EN 1 0 b reboot' 'CNP_DSCP_P1 26 48 b reboot' >{FOLDER}/0000:86:00.0"
+                 mkdir -p {FOLDER}; printf '%s\\n' 'SRIOV_EN 1 0 b reboot' 'CNP_DSCP_P1 26 48 b reboot' >{FOLDER}/0000:86:00"
             );
-            let output = shell.run_in_net(&setup, &format!("( {} )\ncat {FOLDER}/0000:86:00.0", script.as_str()));
+            let output = shell.run_in_net(&setup, &format!("( {} )\ncat {FOLDER}/0000:86:00", script.as_str()));
             let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
             let noted = format!("CNP_DSCP_P1 26 48 b reboot\nNUM_OF_VFS 16 0 {} {loads}\n", boot.trim());
             assert_eq!(output.text(), format!("== parts\n== 1 0\n{noted}"), "{shell:?} {said}: {}", output.complaint());

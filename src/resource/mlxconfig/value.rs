@@ -1,5 +1,7 @@
 //! Values as firmware tools write them: `ETH(2)`, `16`, `per_mkey(0)`, `0x1f`.
 
+use crate::resource::Trouble;
+
 /// A value: its text, and what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Value {
@@ -47,6 +49,34 @@ impl Value {
         None
     }
 
+    /// Why it can't be a value of the parameter that has these, as far as they tell: another number for a name, or a word for
+    /// what is true or false.
+    pub(super) fn unfit(&self, parameter: &str, seen: &[&Value]) -> Option<Trouble> {
+        let same_name = |a: &Value| match (&a.name, &self.name) {
+            (Some(a), Some(b)) => Some(a.eq_ignore_ascii_case(b)),
+            _ => None,
+        };
+        let belies = |v: &&&Value| {
+            v.number.is_some()
+                && self.number.is_some()
+                && same_name(v).is_some_and(|same| same != (v.number == self.number))
+        };
+        let other = |known: &Value| {
+            Trouble::new(format!("{parameter} can't be {}: this card has {}", self.text, known.text))
+                .hint("the name alone does, or the number alone")
+        };
+        if let Some(known) = seen.iter().find(belies) {
+            return Some(other(known));
+        }
+        let truths = ["True(1)", "False(0)"];
+        let is_truth = seen.iter().any(|v| truths.contains(&v.text.as_str()));
+        let fits = truths.iter().any(|truth| self.same(&Value::of(truth)) == Some(true));
+        (is_truth && !fits).then(|| {
+            Trouble::new(format!("{parameter} can't be {}: it is true or false", self.text))
+                .hint("write `true` or `false`")
+        })
+    }
+
     /// What is written into a command or a note: the number where it is known.
     pub(super) fn plain(&self) -> String {
         self.number.map_or_else(|| self.text.clone(), |n| n.to_string())
@@ -89,6 +119,24 @@ mod tests {
 
     fn same(a: &str, b: &str) -> Option<bool> {
         Value::of(a).same(&Value::of(b))
+    }
+
+    #[test]
+    fn what_a_parameter_cannot_be() {
+        let unfit = |wanted: &str, seen: &[&str]| {
+            let seen: Vec<Value> = seen.iter().map(|text| Value::of(text)).collect();
+            Value::of(wanted).unfit("P", &seen.iter().collect::<Vec<_>>()).map(|t| t.message)
+        };
+        for right in ["True(1)", "0", "1", "false"] {
+            assert_eq!(unfit(right, &["False(0)"]), None, "{right}");
+        }
+        assert_eq!(unfit("maybe", &["False(0)", "N/A"]).unwrap(), "P can't be maybe: it is true or false");
+        assert_eq!(unfit("2", &["False(0)"]).unwrap(), "P can't be 2: it is true or false");
+        assert_eq!(unfit("ETH(1)", &["ETH(2)"]).unwrap(), "P can't be ETH(1): this card has ETH(2)");
+        assert_eq!(unfit("IB(2)", &["ETH(2)"]).unwrap(), "P can't be IB(2): this card has ETH(2)");
+        for unknown in ["IB(1)", "IB", "7", "ETH(2)", "eth"] {
+            assert_eq!(unfit(unknown, &["ETH(2)"]), None, "{unknown}");
+        }
     }
 
     #[test]
