@@ -11,7 +11,7 @@
 //! probe()     questions.extend(kept.questions())
 //! read()      let boot = kept.read(answers)?              a part of the state
 //! diff()      changes.extend(boot.change())
-//! apply()     steps.extend(boot.steps())                  after the step of the live value
+//! apply()     steps.extend(boot.steps(possible))          after the step of the live value
 //! files()     boot.files()        obstacle()  boot.obstacle()        warnings()  boot.warnings()
 //! claims()    kept.claim()
 //! ```
@@ -238,9 +238,10 @@ impl Kept {
         Some(Change::now("boot", from, self.wanted.body.as_ref().map(|_| RIGHT)))
     }
 
-    /// The steps that mend it.
-    pub fn steps(&self) -> Vec<Step> {
-        if self.right() {
+    /// The steps that mend it. `possible`: whether the host can do now what the script does. What can't be done now would
+    /// fail at each boot too, so that no file is written for it; one that isn't to be there goes all the same.
+    pub fn steps(&self, possible: bool) -> Vec<Step> {
+        if self.right() || (self.wanted.body.is_some() && !possible) {
             return Vec::new();
         }
         let path = self.wanted.path();
@@ -337,14 +338,21 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_done_now_is_not_left_to_the_boot() {
+        assert!(kept("eth1", Some("exit 1")).steps(false).is_empty());
+        assert_eq!(kept("eth1", Some("exit 1")).steps(true).len(), 2);
+        assert_eq!(kept("eth1", None).steps(false).len(), 1, "it is taken away");
+    }
+
+    #[test]
     fn files_run_in_order_and_one_that_fails_stops_no_other() {
         for shell in Shell::ALL {
             let dir = tempfile::tempdir().unwrap();
             let root = dir.path();
             let there = |path: &str| root.join(path).exists();
-            run(shell, root, &kept("b$(id)'", Some("echo second; exit 3")).steps());
-            run(shell, root, &kept("a.100", Some("echo first")).steps());
-            run(shell, root, &kept("c", Some("echo third")).steps());
+            run(shell, root, &kept("b$(id)'", Some("echo second; exit 3")).steps(true));
+            run(shell, root, &kept("a.100", Some("echo first")).steps(true));
+            run(shell, root, &kept("c", Some("echo third")).steps(true));
             fs::write(root.join("etc/netplay/reapply.d/70-x.bak"), "echo never").unwrap();
             let link = fs::read_link(root.join(&LINK[1..])).unwrap();
             assert!(link.ends_with(&UNIT[1..]), "{link:?}");
@@ -363,9 +371,9 @@ mod tests {
             assert_eq!((output.code, there("run/netplay/reapply.failed")), (0, false));
 
             fs::remove_file(root.join("etc/netplay/reapply.d/70-x.bak")).unwrap();
-            run(shell, root, &kept("a.100", None).steps());
+            run(shell, root, &kept("a.100", None).steps(true));
             assert!(there("etc/netplay/reapply.d/60-irq_affinity-c") && there(&UNIT[1..]), "{shell:?}");
-            run(shell, root, &kept("c", None).steps());
+            run(shell, root, &kept("c", None).steps(true));
             for (path, _) in PARTS {
                 assert!(!there(&path[1..]), "{path} {shell:?}");
             }

@@ -118,7 +118,7 @@ impl FirewallRule {
         for (name, (words, option, all)) in zones
             .iter()
             .flat_map(|z| kinds.iter().map(move |k| (z, *k)))
-            .filter(|(_, k)| k.1.is_empty() || self.boot.is_some())
+            .filter(|(_, k)| k.1.is_empty() || self.persist)
         {
             let none = Zone::default();
             let zone = all.get(name).unwrap_or(&none);

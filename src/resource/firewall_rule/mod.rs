@@ -36,8 +36,10 @@ pub struct FirewallRule {
     /// firewalld's.
     zone: Option<String>,
     backend: Option<Backend>,
+    /// Whether it is to be there after a boot too.
+    persist: bool,
     /// What sets it again at boot, where it is to last and nothing else does.
-    boot: Option<Reapply>,
+    kept: Reapply,
 }
 
 /// What manages a host's packet filter.
@@ -228,12 +230,18 @@ impl Resource for FirewallRule {
             _ => Verdict::Accept,
         };
         let backend = spec.choice("backend", &["auto", "firewalld", "ufw", "nftables", "iptables"])?;
+        let persist = spec.bool("persist")?.unwrap_or(true);
+        let kept = match persist {
+            true => Reapply::late(20, "firewall_rule", &name, spec.image),
+            false => Reapply::new(20, "firewall_rule", &name, None, spec.image),
+        };
         Ok(FirewallRule {
             present: spec.choice("state", &["present", "absent"])? != Some("absent"),
             cond: keys::condition(spec, out)?,
             zone: spec.text("zone")?,
             backend: Backend::ALL.into_iter().find(|b| Some(b.word()) == backend),
-            boot: spec.bool("persist")?.unwrap_or(true).then(|| Reapply::late(20, "firewall_rule", &name, spec.image)),
+            persist,
+            kept,
             name,
             verdict,
             out,
@@ -245,7 +253,7 @@ impl Resource for FirewallRule {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        [Claim::new("firewall rule", &self.name)].into_iter().chain(self.boot.iter().map(Reapply::claim)).collect()
+        vec![Claim::new("firewall rule", &self.name), self.kept.claim()]
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
@@ -259,7 +267,7 @@ impl Resource for FirewallRule {
 
     fn probe(&self) -> Vec<Question> {
         let mut questions = vec![Filters::ask(), SessionEnds::ask(), LinkList::ask()];
-        questions.extend(self.boot.iter().flat_map(Reapply::questions));
+        questions.extend(self.kept.questions());
         questions
     }
 
@@ -278,9 +286,9 @@ impl Resource for FirewallRule {
             Ok(work) => self.endangers(found, work, answers.get::<SessionEnds>("")?, answers.get::<LinkList>("")?),
             Err(_) => Risk::None,
         };
-        let boot = match (&self.boot, &work) {
-            (Some(boot), Ok(work)) => Some(boot.with(work.boot.as_ref()).read(answers)?),
-            _ => None,
+        let boot = match &work {
+            Ok(work) => Some(self.kept.with(work.boot.as_ref().filter(|_| self.persist)).read(answers)?),
+            Err(_) => None,
         };
         Ok(Reading::State(State { work, boot, risk }))
     }
@@ -292,7 +300,7 @@ impl Resource for FirewallRule {
 
     fn apply(&self, now: &State) -> Vec<Step> {
         let live = now.work.iter().flat_map(|w| w.live.clone()).map(Step::Run);
-        live.chain(now.boot.iter().flat_map(Kept::steps)).collect()
+        live.chain(now.boot.iter().flat_map(|kept| kept.steps(true))).collect()
     }
 
     fn files(&self, now: &State) -> Vec<FileDiff> {

@@ -86,7 +86,7 @@ impl FirewallRule {
                 "/etc/ufw/before.rules and before6.rules say what it does with that; leave the rule out by `when`",
             ));
         }
-        if self.boot.is_none() && self.present {
+        if !self.persist && self.present {
             return Err(Trouble::new("ufw keeps each of its rules").hint("leave out `persist: false`"));
         }
         let families = self.families(found)?;

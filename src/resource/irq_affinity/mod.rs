@@ -216,7 +216,8 @@ impl Resource for IrqAffinity {
         if self.found(now).is_some_and(|found| !self.astray(found).is_empty()) {
             steps.push(Step::Run(self.script.clone()));
         }
-        steps.extend(now.boot.steps());
+        let possible = self.found(now).is_none_or(|found| !found.queues.is_empty());
+        steps.extend(now.boot.steps(possible));
         steps
     }
 

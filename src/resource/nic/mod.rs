@@ -268,7 +268,7 @@ impl Resource for Nic {
             let kinds = self.changes(now).map(|(kind, wanted, _)| (kind, wanted));
             steps.push(Step::Run(Nic::script(&self.interface, kinds)));
         }
-        steps.extend(now.boot.steps());
+        steps.extend(now.boot.steps(true));
         steps
     }
 

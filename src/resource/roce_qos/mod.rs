@@ -275,7 +275,8 @@ impl Resource for RoceQos {
             let dcbx = if differing.contains(&"dcbx") { "os" } else { "" };
             steps.push(Step::Run(self.wanted.script(&self.interface, dcbx, |field| differing.contains(&field))));
         }
-        steps.extend(now.boot.steps());
+        let possible = |seen: &Seen| self.rows(seen).iter().all(|row| row.found.is_ok());
+        steps.extend(now.boot.steps(now.live.as_ref().is_none_or(possible)));
         steps
     }
 
@@ -307,6 +308,12 @@ impl Resource for RoceQos {
         let mut warnings = now.boot.warnings();
         if let Some(Seen { port: Some(Ok(Port { lldpad: true, .. })), .. }) = &now.live {
             warnings.push("lldpad runs on this host and may overwrite these settings: stop and disable it".to_owned());
+        }
+        if let Some(Seen { rdma: Some(device), roce_off: true, .. }) = &now.live {
+            warnings.push(format!(
+                "RoCE is off on {device}, so that this has no effect before it is on: `netplay facts` tells what it lacks \
+                 (`rdma[].roce.lacks`)"
+            ));
         }
         warnings
     }
