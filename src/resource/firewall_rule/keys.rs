@@ -80,6 +80,10 @@ fn ports(spec: &Spec<'_>) -> Result<Vec<(u16, u16)>, Error> {
         Some(items) => items.iter().map(one).collect::<Result<_, _>>()?,
         None => vec![one(node)?],
     };
+    if ports.is_empty() {
+        return Err(Error::playbook(&node.span, "`port` is an empty list")
+            .hint("leave it out for all ports, or the whole rule out by `when: … | length > 0`"));
+    }
     let ports = joined(ports);
     let slots: usize = ports.iter().map(|(low, high)| if low == high { 1 } else { 2 }).sum();
     if slots > 15 {

@@ -211,8 +211,11 @@ impl FirewallRule {
                     continue;
                 }
                 let ours = chain.rules.iter().filter(|r| r.comment.as_ref() == Some(&comment));
-                let wrong =
-                    ours.filter(|r| !self.present || r.verdict != self.verdict || r.cond != self.cond_in(&table.place));
+                // In a table of the other family it would read the same.
+                let foreign = self.cond.v6.zip(table.place.v6()).is_some_and(|(wanted, of)| wanted != of);
+                let wrong = ours.filter(|r| {
+                    !self.present || foreign || r.verdict != self.verdict || r.cond != self.cond_in(&table.place)
+                });
                 let told: Vec<String> = wrong.map(|r| describe(&r.cond, &r.verdict)).collect();
                 if !told.is_empty() {
                     strays.push((table.place.clone(), name.clone(), told.join("; ")));

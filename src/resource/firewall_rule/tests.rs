@@ -267,6 +267,8 @@ fn the_session_is_not_closed_by_chance() {
     assert!(closes(&kept, &rule(&[("state", "absent")])));
     assert!(closes(&kept, &rule(&[&ssh[..], &[("source", "10.98.0.0/16")]].concat())));
     assert!(!closes(&kept, &rule(&[&ssh[..], &[("source", "10.99.0.0/16")]].concat())));
+    assert!(closes(&kept, &rule(&[&ssh[..], &[("family", "ipv6")]].concat())), "it doesn't stay in the other family");
+    assert!(!closes(&kept, &rule(&[&ssh[..], &[("family", "ipv4")]].concat())));
     let drop = FirewallRule { name: "z".to_owned(), ..rule(&[("action", "drop")]) };
     assert!(!closes(&kept, &drop), "what accepts comes first");
     // Somebody else's rule keeps it open as well.
