@@ -9,7 +9,7 @@ mod probe;
 mod value;
 
 use self::boot::{Line, same_name};
-use self::probe::{Live, Modules};
+use self::probe::{Declared, Live, Modules};
 use self::value::{same, value_of};
 use super::keyfile::Edit;
 use super::probes::premise::{self, Premise};
@@ -18,7 +18,7 @@ use super::spec::{Key, Spec, text};
 use super::{
     Answers, Change, Claim, Effect, FileDiff, Need, Obstacle, Put, Question, Reading, Resource, Stale, Step, Trouble,
 };
-use crate::error::Error;
+use crate::error::{Error, nearest};
 use crate::shell::Script;
 use serde_json::Value as Json;
 
@@ -36,6 +36,8 @@ pub struct KernelModule {
 #[derive(Debug)]
 pub struct State {
     found: probe::Found,
+    /// The parameters that the module of the running kernel takes, where that is known.
+    declared: Option<Vec<String>>,
     /// The bytes of our file in modprobe.d, if it is there.
     options: Option<Vec<u8>>,
     /// The bytes of our file in modules-load.d.
@@ -103,6 +105,25 @@ impl KernelModule {
         }
     }
 
+    /// The parameters that the module doesn't take: the kernel would ignore them.
+    fn unknown(&self, now: &State) -> Vec<Trouble> {
+        // Those the kernel itself takes, of each module (Documentation/admin-guide/kernel-parameters.txt).
+        const OF_ALL: [&str; 2] = ["dyndbg", "async_probe"];
+        let Some(declared) = &now.declared else { return Vec::new() };
+        let all = || declared.iter().chain(now.found.parameters.keys()).map(String::as_str);
+        let unknown = self.parameters.iter().filter(|(key, _)| !all().chain(OF_ALL).any(|name| same_name(name, key)));
+        let trouble = |(key, _): &(String, String)| {
+            let name = &self.name;
+            let trouble = Trouble::new(format!("{name} has no parameter {key}"));
+            match nearest(key, all()) {
+                Some(near) => trouble.hint(format!("is it {near}?")),
+                None if declared.is_empty() => trouble.hint("it has none"),
+                None => trouble.hint(format!("`modinfo -p {name}` lists those that it has")),
+            }
+        };
+        unknown.map(trouble).collect()
+    }
+
     /// The parameters that the loaded module has otherwise, with what it has and whether that can be written.
     fn live<'a>(&'a self, now: &'a State) -> impl Iterator<Item = (&'a str, &'a str, &'a str, bool)> {
         self.parameters.iter().filter_map(|(key, value)| {
@@ -141,7 +162,7 @@ impl Resource for KernelModule {
         Key::optional(
             "params",
             "mapping",
-            "Its parameters and their values. One that a loaded module lets write is written; otherwise it waits for \
+            "Its parameters and their values. One that the module doesn't take (`modinfo -p`) is an error. One that a loaded module lets write is written; otherwise it waits for \
              the next boot, since a module is never unloaded for that.",
         ),
         Key::default(
@@ -210,10 +231,12 @@ impl Resource for KernelModule {
         claims
     }
 
-    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+    fn needs(&self, now: Option<&State>) -> Vec<Need> {
         let folders = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"];
         let below = |top: &&str| ["modprobe.d", "modules-load.d"].map(|d| Need::AfterBelow(format!("{top}/{d}")));
-        folders.iter().flat_map(below).collect()
+        // What uses a module goes before it.
+        let users = now.filter(|_| !self.present).into_iter().flat_map(|now| &now.found.holders);
+        folders.iter().flat_map(below).chain(users.map(|user| Need::After(Claim::new(KIND, user)))).collect()
     }
 
     fn stale_after(&self) -> Stale {
@@ -224,6 +247,9 @@ impl Resource for KernelModule {
         let mut questions = vec![Question::of::<Modules>(&self.name)];
         if self.persist {
             questions.extend([self.options_file(), list_of(&self.name)].map(SmallFile::ask));
+        }
+        if !self.parameters.is_empty() {
+            questions.push(Question::of::<Declared>(&self.name));
         }
         questions
     }
@@ -254,7 +280,11 @@ impl Resource for KernelModule {
                 return Ok(Reading::NotYet(trouble));
             }
         }
-        Ok(Reading::State(State { found, options, list }))
+        let declared = match self.parameters.is_empty() {
+            true => None,
+            false => answers.get::<Declared>(&self.name)?.clone(),
+        };
+        Ok(Reading::State(State { found, declared, options, list }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
@@ -344,6 +374,9 @@ impl Resource for KernelModule {
         if !self.present && found.live == Live::BuiltIn {
             let message = format!("{} is built into the kernel, so it can't be absent", self.name);
             return Some(Obstacle::stops(Trouble::new(message)));
+        }
+        if let Some(trouble) = Trouble::all(self.unknown(now)) {
+            return Some(Obstacle::stops(trouble));
         }
         let mut troubles = self.loses(now);
         if !self.present && found.live == Live::Loaded && found.in_use() {

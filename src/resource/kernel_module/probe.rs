@@ -8,6 +8,29 @@ use std::collections::BTreeMap;
 /// The group. An argument is a module's name, with `_` for `-`.
 pub(super) struct Modules;
 
+/// The group of what modules take. An argument is a module's name.
+pub(super) struct Declared;
+
+impl Group for Declared {
+    /// The names of its parameters; nothing where that can't be told.
+    type Answer = Option<Vec<String>>;
+    const NAME: &'static str = "parameters of modules";
+
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        // modinfo(8): `NAME:DESCRIPTION (TYPE)`; a description may have further lines.
+        let ask = "o=$(modinfo -p -- \"$m\" 2>/dev/null) && printf 'declares\\n%s\\n' \"$o\"\nexit 0";
+        args.iter().map(|name| Script::new().set("m", name).line(ask).into()).collect()
+    }
+
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Option<Vec<String>>, Trouble>> {
+        let read = |output: &Output| {
+            let name = |line: &str| line.split_once(':').map(|(name, _)| name.to_owned());
+            output.text().strip_prefix("declares\n").map(|rest| rest.lines().filter_map(name).collect())
+        };
+        (0..args.len()).map(|at| Ok(outputs.get(at).and_then(read))).collect()
+    }
+}
+
 /// Whether it is in the kernel that runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Live {
