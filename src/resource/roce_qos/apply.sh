@@ -50,7 +50,7 @@ fi
 [ -z "$cnp" ] || put "$n/ecn/roce_np/cnp_dscp" "$cnp"
 if [ -n "$tos$cm" ]; then
   d=
-  for o in "$n"/device/infiniband/*; do [ ! -e "$o" ] || { d=${o##*/}; break; }; done
+  for o in "$n"/device/infiniband/* "$n"/master/bonding/../lower_*/device/infiniband/*; do [ ! -e "$o" ] || { d=${o##*/}; break; }; done
   c=/sys/kernel/config/rdma_cm/$d t=/sys/class/infiniband/$d/tc/1/traffic_class
   if [ -z "$d" ]; then no "no RDMA device belongs to $i"
   elif command -v cma_roce_tos >/dev/null; then

@@ -21,6 +21,8 @@ pub(super) type Found = Option<Seen>;
 pub(super) struct Seen {
     /// The RDMA device that belongs to it.
     pub(super) rdma: Option<String>,
+    /// Whether that has no GID of RoCE v2.
+    pub(super) roce_off: bool,
     /// Its traffic class for verbs, if the driver has such a file; null if it isn't set.
     pub(super) traffic_class: Option<Json>,
     /// By `np` (the side that is notified of congestion) and `rp` (the side that reacts) and by priority.
@@ -91,6 +93,8 @@ fn read(text: &str) -> Found {
             lines.push(line);
         } else if let Some(name) = line.strip_prefix("rdma ") {
             seen.rdma = Some(name.to_owned());
+        } else if line == "off" {
+            seen.roce_off = true;
         } else if line == "tc" {
             seen.traffic_class = Some(Json::Null);
         }

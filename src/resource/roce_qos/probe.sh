@@ -8,9 +8,13 @@ said() {
   [ -z "$o" ] || printf '%s\n' "$o"
 }
 d=
-for p in "$n"/device/infiniband/*; do [ ! -e "$p" ] || { d=${p##*/}; break; }; done
+# Of a bond's ports one has the RDMA device of all.
+for p in "$n"/device/infiniband/* "$n"/master/bonding/../lower_*/device/infiniband/*; do [ ! -e "$p" ] || { d=${p##*/}; break; }; done
 [ -z "$d" ] || echo "rdma $d"
-t=/sys/class/infiniband/$d/tc/1/traffic_class
+b=/sys/class/infiniband/$d
+# A port has a GID of RoCE v2 where RoCE is on.
+if [ -n "$d" ] && grep -qs Ethernet "$b"/ports/*/link_layer; then grep -qs v2 "$b"/ports/*/gid_attrs/types/* || echo off; fi
+t=$b/tc/1/traffic_class
 [ -z "$d" ] || [ ! -e "$t" ] || echo "tc"
 case " $parts " in *' qos '*|*' buffer '*)
   if command -v mlnx_qos >/dev/null; then said mlnx_qos mlnx_qos -i "$i"
