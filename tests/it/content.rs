@@ -6,6 +6,7 @@ use netplay::playbook::{Context, Extra, HostPlay, Playbook, Tags};
 use netplay::source::{Source, Span};
 use netplay::yaml::Node;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 fn shipped(path: &str) -> PathBuf {
@@ -167,6 +168,51 @@ fn cards_are_set_and_asserted_where_there_are_some() {
     assert_eq!(of(&[wanted[0], "nic_tools="], "mlx5_core"), ["mlxconfig:all"]);
 }
 
+/// What the last play asserts of a host, by title, and what it says where that doesn't hold.
+fn asserted(cluster: &Inventory, host: &str, extra: &[&str], facts: Value) -> BTreeMap<String, Option<String>> {
+    let play = render_play(1, "playbooks/site.yaml", cluster, host, extra, Some(facts));
+    let one = |item: &netplay::playbook::Item| {
+        let state = match item.resource.assess(&netplay::resource::Answers::default()).unwrap() {
+            netplay::resource::Reading::State(state) => state,
+            netplay::resource::Reading::NotYet(why) => panic!("{}", why.message),
+        };
+        (item.title.as_deref().unwrap().to_owned(), state.obstacle.map(|o| o.trouble.message))
+    };
+    play.resources.iter().map(one).collect()
+}
+
+#[test]
+fn ports_of_the_fabric_are_there_and_have_roce() {
+    let example = inventory(&shipped("inventory.example.yaml"));
+    let port = |name: &str, netdev: &str, state: &str, lacks: Option<&str>| {
+        json!({"name": name, "netdev": netdev, "state": state, "phys_state": "LINK_UP", "link_layer": "Ethernet",
+               "roce": {"on": lacks.is_none(), "lacks": lacks}, "sm_lid": null})
+    };
+    let told = |rdma: &[Value], extra: &str| {
+        let facts = json!({"rdma": rdma, "interfaces": [{"name": "eth1"}, {"name": "eth2"}]});
+        asserted(&example, "localhost", &[extra], facts).into_values().flatten().collect::<Vec<_>>()
+    };
+    let right = port("mlx5_0", "eth1", "ACTIVE", None);
+    let both = "{fabric_interfaces: [eth1, eth2], roce_priority: 3}";
+    assert!(told(&[right.clone(), port("mlx5_1", "eth2", "ACTIVE", None)], both).is_empty());
+    let typo = told(&[], "{fabric_interfaces: [eth1, eth11]}");
+    assert!(typo.len() == 1 && typo[0].contains("this host has no eth11"), "{typo:?}");
+    // That RoCE is off may only wait for a boot where settings of the firmware were asked for.
+    let off = port("mlx5_1", "eth2", "ACTIVE", Some("roce_control"));
+    assert!(told(&[right.clone(), off.clone()], both)[0].contains("without RoCE: mlx5_1"));
+    let with = "{fabric_interfaces: [eth1, eth2], roce_priority: 3, nic_settings: {ROCE_CONTROL: 2}}";
+    assert!(told(&[right.clone(), off], with).is_empty());
+    let said = told(&[right, port("mlx5_1", "eth2", "DOWN", Some("gid"))], with);
+    assert!(said[0].contains("not active: mlx5_1; without RoCE: mlx5_1"), "{said:?}");
+    // A port without RoCE is looked after all the same.
+    let mut facts = node();
+    facts["interfaces"][2]["rdma"] = Value::Null;
+    let extra = "{fabric_interfaces: [ens1f0np0], roce_priority: 3, rdma_modules: [mlx5_ib]}";
+    let play = render("playbooks/site.yaml", &example, "localhost", &[extra], Some(facts));
+    let found = addresses(&play);
+    assert!(found.contains(&"roce_qos:ens1f0np0") && found.contains(&"kernel_module:mlx5_ib"), "{found:?}");
+}
+
 #[test]
 fn infiniband_has_a_subnet_manager_on_chosen_hosts_and_one_master() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,16 +231,19 @@ fn infiniband_has_a_subnet_manager_on_chosen_hosts_and_one_master() {
         let mut ports: Vec<Value> = ports.as_array().unwrap().iter().map(port).collect();
         ports.push(json!({"name": "mlx5_8", "link_layer": "Ethernet", "phys_state": "LINK_UP", "sm_lid": null}));
         ports.push(json!({"name": "mlx5_9", "link_layer": "InfiniBand", "phys_state": "POLLING", "sm_lid": null}));
-        let play = render_play(1, "playbooks/site.yaml", &cluster, "n1", extra, Some(json!({"rdma": ports})));
-        let Some(found) = play.resources.first() else { return "skipped" };
-        match found.resource.assess(&netplay::resource::Answers::default()).unwrap() {
-            netplay::resource::Reading::State(state) if state.obstacle.is_none() => "holds",
-            _ => "fails",
+        let facts = json!({"rdma": ports, "interfaces": []});
+        match asserted(&cluster, "n1", extra, facts).remove("InfiniBand ports know their subnet manager") {
+            None => "skipped",
+            Some(None) => "holds",
+            Some(Some(_)) => "fails",
         }
     };
     assert_eq!(holds(json!([1, 1]), &[]), "holds");
     assert_eq!(holds(json!([1, null]), &[]), "fails");
     assert_eq!(holds(json!([1, 7]), &[]), "fails");
     assert_eq!(holds(json!([1, 7]), &["infiniband_fabrics=2"]), "holds");
+    // Addresses are each fabric's own.
+    assert_eq!(holds(json!([1, 1]), &["infiniband_fabrics=2"]), "holds");
+    assert_eq!(holds(json!([1, 7, 9]), &["infiniband_fabrics=2"]), "fails");
     assert_eq!(holds(json!([]), &[]), "skipped");
 }

@@ -10,15 +10,23 @@ fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     let hosts = Hosts::take(Kind::Sysd, 2);
     let playbook = concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks/site.yaml");
     for host in hosts.each() {
-        host.card("add 0000:86:00.0 ports=2 interfaces=eth1,eth2 rdma=mlx5_0,mlx5_1 psid=MT_0000000838 seconds=0");
+        host.card("add 0000:86:00.0 ports=2 interfaces=eth1,eth2 rdma=mlx5_0,mlx5_1 psid=MT_0000000838 qos=mlnx_qos seconds=0");
+        host.card("poke 0000:86:00.0 ROCE_CONTROL 1");
+        host.reset();
     }
-    let vars = r#"{"fabric_interfaces": ["eth1", "eth2", "ens1f0np0"], "irqbalance": true, "firewall": true, "nic_tools": "",
+    let vars = r#"{"fabric_interfaces": ["eth1", "eth2"], "roce_priority": 3, "irqbalance": true, "firewall": true, "nic_tools": "",
         "nic_settings": {"ROCE_ENABLE": 1, "SRIOV_EN": true, "NUM_OF_VFS": 4},
         "nic_firmware": {"MT_0000000838": ">= 28.39.1002"}}"#;
     let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", playbook, "-e", vars]);
     let first = Told::by(&netplay, 0);
     assert!(first.count("changed") >= 18, "{}", first.run.stdout);
     assert_eq!(first.count("reboot_pending"), 2, "{}", first.run.stdout);
+    // The firmware keeps RoCE off until the boot: what belongs to it is set all the same, and that is told.
+    for (host, port, device) in hosts.each().flat_map(|h| [(h.0, "eth1", "mlx5_0"), (h.0, "eth2", "mlx5_1")]) {
+        let told = first.resource(host, &format!("roce_qos:{port}"));
+        assert_eq!(told["status"], "changed", "{told}");
+        assert!(told["warnings"].to_string().contains(&format!("RoCE is off on {device}")), "{told}");
+    }
     let second = Told::by(&netplay, 0);
     assert_eq!((second.count("changed"), second.count("failed")), (0, 0), "{}", second.run.stdout);
     // The same reboots are pending until there was one.
@@ -39,4 +47,12 @@ fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     let third = Told::by(&netplay, 0);
     assert_eq!((third.count("changed"), third.count("failed")), (0, 0), "{}", third.run.stdout);
     assert_eq!(third.count("reboot_pending"), 1, "the other host wasn't booted: {}", third.run.stdout);
+    let qos = third.resource(host.0, "roce_qos:eth1");
+    assert_eq!((&qos["status"], &qos["warnings"]), (&"ok".into(), &serde_json::json!([])), "{qos}");
+
+    // A port that isn't there is told.
+    let more = r#"{"fabric_interfaces": ["eth1", "eth2", "eth11"], "firewall": false}"#;
+    let check = ["apply", "-i", "inventory.yaml", "--check", playbook, "-e", vars, "-e", more];
+    let run = Netplay::new(&hosts, &check).run().exits(0);
+    assert!(run.stdout.contains("failed, ignored: this host has no eth11"), "{}", run.stdout);
 }
