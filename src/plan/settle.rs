@@ -212,7 +212,8 @@ impl Plan {
         {
             let mut trouble = Trouble::new(differs(&now));
             trouble.hint = after.obstacle.as_ref().and_then(|o| o.trouble.hint.clone());
-            return self.fail_after(i, "verify", trouble, Assessment { warnings, ..before }, now);
+            // What was to follow at the next boot follows no more.
+            return self.fail_after(i, "verify", trouble, Assessment { warnings, ..before }, after.remaining);
         }
         if let Some(obstacle) = after
             .obstacle

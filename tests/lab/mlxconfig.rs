@@ -195,7 +195,10 @@ fn bad_days() {
     ports.is("ok");
     one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, NUM_OF_VF: 4}}").fails("no parameter NUM_OF_VF is it NUM_OF_VFS?");
     one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, KEEP_ETH_LINK_UP_P1: sometimes}}")
-        .fails("Cannot set the value sometimes");
+        .fails("KEEP_ETH_LINK_UP_P1 can't be sometimes: it is true or false");
+    let refused = one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, LINK_TYPE_P1: ETHERNET}}");
+    assert!(refused.error.contains("(`mlxconfig -d 0000:86:00.0 show_confs` lists the values)"), "{refused:?}");
+    refused.fails("Cannot set the value ETHERNET");
     one(&hosts, "{device: all, set: {'HOST_CHAINING_DESCRIPTORS[9]': 4}}").fails("Index 9 of the parameter");
     for (fault, why) in [
         ("livefish", "its firmware doesn't run (livefish mode)"),
@@ -308,5 +311,5 @@ fn facts_say_what_roce_hangs_on() {
         host.card(&format!("poke {ONE} {parameter} {value}"));
     }
     host.reset();
-    assert_eq!(roce(), ["null \"Ethernet\" \"roce_control\" null", "null \"InfiniBand\" \"link_type\" 1"]);
+    assert_eq!(roce(), ["\"eth1\" \"Ethernet\" \"roce_control\" null", "\"eth2\" \"InfiniBand\" \"link_type\" 1"]);
 }

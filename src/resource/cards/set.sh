@@ -45,6 +45,7 @@ one() {
       new=
       note reboot >/dev/null
       e=$(printf '%s\n' "$o" | grep -e '^-E-' | tr '\n' ' ')
+      case $e in *' value '*) e="$e(\`$tool -d $address show_confs\` lists the values)" ;; esac
       printf '%s: %s ended with %s: %s\n' "$address" "${tool:-no tool}" "$r" "${e:-${o##*"$NL"}}"
       return
       ;;
