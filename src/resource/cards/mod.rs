@@ -274,7 +274,9 @@ pub(super) fn refusal(found: &Found, tool: &str, address: &str, code: i32, said:
     let has = |text: &str| said.to_ascii_lowercase().contains(text);
     let errors: Vec<&str> =
         said.lines().filter_map(|l| l.strip_prefix("-E- ")).map(str::trim).filter(|l| *l != "not root").collect();
-    let words = if errors.is_empty() { said.trim().to_owned() } else { errors.join("; ") };
+    // The line of names is the probe's own.
+    let own: Vec<&str> = said.lines().filter(|l| *l != "names" && !l.starts_with("names ")).collect();
+    let words = if errors.is_empty() { own.join("\n").trim().to_owned() } else { errors.join("; ") };
     let told = |what: &str| Trouble::new(format!("{address}: {what}"));
     let quoted = format!("{tool} ended with {code}: {}", if words.is_empty() { "it said nothing" } else { &words });
     if matches!(code, 124 | 137 | 143) {

@@ -165,7 +165,9 @@ impl Resource for FirewallRule {
         `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
         permanent; it has no comments, so that a rule which is to be another one leaves what it was. With ufw: a rule of \
         its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects. A rule \
-        of others that drops by a source, a state or a rate is an exception that stays before. Where nft or iptables \
+        of others that drops by a source, a state or a rate is an exception: it is no reason to move the rule before it, \
+        but one that is there when the rule is first put in stands behind it from then on, and has to be put first again. \
+        Where nft or iptables \
         is what manages the filter, netplay-reapply.service sets the rule again at boot; whatever flushes the filter \
         later (a restart or reload of nftables.service) takes it away until that unit or the next run has put it back.";
     const KEYS: &'static [Key] = &[

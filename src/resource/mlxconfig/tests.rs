@@ -169,6 +169,7 @@ fn what_a_refusal_means() {
     assert!(of("0000:03:00.0", 124, "").contains("didn't answer within 60 s"));
     assert!(of("0000:03:00.0", 3, "-E- the flash semaphore is locked").contains("another tool holds its lock"));
     assert!(of("0000:03:00.0", 5, "").contains("mstconfig ended with 5: it said nothing"));
+    assert!(of("0000:03:00.0", 0, "names\n").contains("mstconfig ended with 0: it said nothing"));
 }
 
 /// What loads a setting: the tool's line behind a set, or the levels of reset that the device supports.

@@ -335,7 +335,8 @@ fn values(spec: &Spec<'_>, kind: Kind) -> Result<Vec<(String, String)>, Error> {
         let value = if switch {
             (if truth(&name, value)? { "on" } else { "off" }).to_owned()
         } else {
-            int(&name, value, 0..=i64::from(u32::MAX))?.to_string()
+            // No ring is without a descriptor.
+            int(&name, value, i64::from(kind == Kind::Rings)..=i64::from(u32::MAX))?.to_string()
         };
         values.push((name, value));
     }

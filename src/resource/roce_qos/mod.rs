@@ -34,6 +34,8 @@ pub struct State {
     live: Option<Seen>,
     boot: Kept,
     risk: Risk,
+    /// Whether the port is InfiniBand.
+    infiniband: bool,
 }
 
 /// One setting: what is wanted, and what there is or why that can't be known or set.
@@ -62,6 +64,7 @@ impl RoceQos {
         };
         let port = |of: &dyn Fn(&Port) -> Option<Json>, what: &str| match &seen.port {
             None => Err(no_tool()),
+            Some(Err(why)) if why.hint.is_some() => Err(why.clone()),
             Some(Err(why)) => {
                 Err(why.clone().hint(format!("does the driver of {interface} have DCB? `ethtool -i {interface}`")))
             }
@@ -249,7 +252,7 @@ impl Resource for RoceQos {
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
         let boot = self.kept.read(answers)?;
         if self.image {
-            return Ok(Reading::State(State { live: None, boot, risk: Risk::None }));
+            return Ok(Reading::State(State { live: None, boot, risk: Risk::None, infiniband: false }));
         }
         let links = answers.get::<LinkList>("")?;
         let Some(seen) = answers.get::<Qos>(&self.question())? else {
@@ -259,7 +262,8 @@ impl Resource for RoceQos {
             (Some(_), Some(link)) => answers.get::<SessionEnds>("")?.risk(links, link),
             _ => Risk::None,
         };
-        Ok(Reading::State(State { live: Some(seen.clone()), boot, risk }))
+        let infiniband = links.get(&self.interface).is_some_and(|link| link.kind == "infiniband");
+        Ok(Reading::State(State { live: Some(seen.clone()), boot, risk, infiniband }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
@@ -286,6 +290,12 @@ impl Resource for RoceQos {
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
         let Some(seen) = &now.live else { return now.boot.obstacle() };
+        if now.infiniband {
+            let message =
+                format!("{} is an InfiniBand port, which loses nothing and has no such settings", self.interface);
+            let hint = "leave it out (`when: port.kind != 'infiniband'`), or set LINK_TYPE to ETH by `mlxconfig`";
+            return Some(Obstacle::stops(Trouble::new(message).hint(hint)));
+        }
         if let (true, None, Some(Ok((rx, tx)))) = (self.wanted.lossless(), self.wanted.pause, &seen.pause)
             && (*rx || *tx)
         {

@@ -107,7 +107,7 @@ fn read(text: &str) -> Found {
     if let Some((code, lines)) = said("pfc").or(said("buffer")) {
         seen.port = Some(match code {
             0 => Ok(dcb(said("pfc"), said("app"), said("buffer"))),
-            _ => Err(Trouble::new(format!("`dcb` says: {}", last(lines)))),
+            _ => Err(silent("dcb", code, lines)),
         });
     }
     seen.pause = said("pause").map(|(code, lines)| pause(code, lines));
@@ -148,6 +148,15 @@ fn last(lines: &[&str]) -> String {
     line.unwrap_or("nothing").to_owned()
 }
 
+/// Why a tool told nothing.
+fn silent(tool: &str, code: i32, lines: &[&str]) -> Trouble {
+    match code {
+        124 | 137 | 143 => Trouble::new(format!("`{tool}` didn't answer within 20 s"))
+            .hint("look for the card's driver in the host's dmesg, and whether another tool holds the card"),
+        _ => Trouble::new(format!("`{tool}` says: {}", last(lines))),
+    }
+}
+
 /// What a tool prints that prints one value.
 fn number(code: i32, lines: &[&str], read: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
     let line = last(lines);
@@ -158,7 +167,7 @@ fn number(code: i32, lines: &[&str], read: impl Fn(&str) -> Option<u32>) -> Resu
 fn mlnx_qos(code: i32, lines: &[&str]) -> Result<Port, Trouble> {
     let lldpad = lines.iter().any(|line| line.contains("WARNING: lldpad"));
     if code != 0 {
-        return Err(Trouble::new(format!("`mlnx_qos` says: {}", last(lines))));
+        return Err(silent("mlnx_qos", code, lines));
     }
     let mut port = Port { lldpad, ..Port::default() };
     for line in lines.iter().map(|line| line.trim()) {
@@ -266,6 +275,7 @@ mod tests {
         let told =
             port(1, "****** WARNING: lldpad service is running\n\nETS features are not supported on your system\n");
         assert_eq!(told.unwrap_err().message, "`mlnx_qos` says: ETS features are not supported on your system");
+        assert_eq!(port(124, "").unwrap_err().message, "`mlnx_qos` didn't answer within 20 s");
     }
 
     #[test]
