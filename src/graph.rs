@@ -162,6 +162,12 @@ impl Graph {
     pub fn claimants(&self, need: &Need) -> Vec<usize> {
         match need {
             Need::After(claim) | Need::Before(claim) => self.claims.get(claim).copied().into_iter().collect(),
+            Need::AfterAll(kind) => {
+                let mut found: Vec<usize> =
+                    self.claims.iter().filter(|(c, _)| c.kind == *kind).map(|(_, &i)| i).collect();
+                found.sort_unstable();
+                found
+            }
             Need::AfterBelow(folder) => {
                 let below = |c: &Claim| {
                     c.kind == "path" && c.name.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))

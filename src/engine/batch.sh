@@ -12,8 +12,17 @@ T=; command -v timeout >/dev/null && T='timeout -k 5'
 IFS=:; for d in $PATH; do [ ! -L "$d/timeout" ] || l=1; done; unset IFS
 [ -z "${l-}" ] || $T 9 true 2>/dev/null || { T=timeout; timeout 9 true 2>/dev/null || T=; }
 
-# A tool that can hang: lim SECONDS TOOL ARGUMENT...
-lim() { if [ -n "$T" ]; then $T "$@"; else shift; "$@"; fi; }
+# A tool that can hang, or print without end: lim SECONDS TOOL ARGUMENT... What it prints ends after 1 MiB, of which the
+# reader makes a failure; its errors too, where they go to the same place.
+lim() {
+  k=1; [ /proc/self/fd/1 -ef /proc/self/fd/2 ] || k=2
+  { k=$( {
+    { if [ "$k" = 1 ]; then exec 2>&1; fi; limited "$@" 4>&- 5>&-; echo "$?" >&4; } | head -c 1048577 >&5
+  } 4>&1 ); } 5>&1
+  return "${k:-1}"
+}
+
+limited() { if [ -n "$T" ]; then $T "$@"; else shift; "$@"; fi; }
 
 # A read of our own: its standard output streams, its standard error is captured. No process but its own.
 #   probe INDEX FRAGMENT

@@ -208,6 +208,8 @@ pub enum Need {
     After(Claim),
     /// This comes after whoever claims a path below this folder.
     AfterBelow(String),
+    /// This comes after all who claim something of this kind.
+    AfterAll(&'static str),
     /// This comes before whoever claims it.
     Before(Claim),
 }

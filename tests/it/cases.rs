@@ -361,6 +361,7 @@ fn needs(out: &mut String, needs: &[Need]) {
         let _ = match need {
             Need::After(claim) => writeln!(out, "after {claim}"),
             Need::AfterBelow(path) => writeln!(out, "after all below {path}"),
+            Need::AfterAll(kind) => writeln!(out, "after each {kind}"),
             Need::Before(claim) => writeln!(out, "before {claim}"),
         };
     }

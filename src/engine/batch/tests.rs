@@ -161,6 +161,36 @@ fn a_probe_gives_each_fragment_its_own_outcome() {
 }
 
 #[test]
+fn a_tool_that_prints_without_end_is_cut_off() {
+    for shell in shells() {
+        let fragments = [
+            read("o=$(lim 60 yes 2>&1); echo $? ${#o}"),
+            read("o=$(lim 60 sh -c 'yes >&2' 2>&1); echo $? ${#o}"),
+            read("lim 5 sh -c 'echo a; echo b >&2; exit 7'"),
+            read("o=$(lim 5 sh -c 'echo a; echo b >&2; echo c; exit 7' 2>&1); echo $? $o"),
+            read("lim 1 sleep 60; echo $?"),
+            read("lim 60 yes"),
+        ];
+        let started = Instant::now();
+        let mut reader = feed(&shell, &Host::new().batch(&[], &fragments));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}: {}", reader.noise());
+        assert!(started.elapsed() < Duration::from_secs(15), "{shell:?}");
+        let outputs = reader.outputs(&fragments);
+        let text =
+            |i: usize| outputs[i].as_ref().unwrap_or_else(|e| panic!("{shell:?} {i}: {e:?}")).text().into_owned();
+        for cut in [text(0), text(1)] {
+            let (code, length) = cut.trim().split_once(' ').unwrap();
+            assert!(code != "0" && length.parse::<usize>().unwrap() <= MAX_OUTPUT + 1, "{shell:?}: {cut}");
+        }
+        let both = outputs[2].as_ref().unwrap();
+        assert_eq!((both.code, &*both.text(), both.stderr.as_slice()), (7, "a\n", &b"b"[..]), "{shell:?}");
+        assert_eq!(text(3), "7 a b c\n", "{shell:?}");
+        assert!(["124\n", "143\n"].contains(&text(4).as_str()), "{shell:?}: {}", text(4));
+        assert!(outputs[5].as_ref().is_err_and(|t| t.message.contains("more than 1 MiB")), "{shell:?}");
+    }
+}
+
+#[test]
 fn what_is_said_in_place_of_a_batch_is_kept() {
     let mut reader = Reader::new(NONCE, String::new());
     reader.stdout(b"This account runs ");

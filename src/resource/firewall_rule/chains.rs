@@ -22,6 +22,8 @@ pub(super) struct Rule {
     pub(super) cond: Cond,
     pub(super) verdict: Verdict,
     pub(super) comment: Option<String>,
+    /// How its manager knows it: its handle in nftables, its line among what iptables saves.
+    pub(super) at: String,
 }
 
 /// Where the kernel enters a chain.
@@ -103,6 +105,21 @@ pub(super) struct Look<'a> {
 /// The beginning of the comment of each rule that netplay made.
 pub(super) const MARK: &str = "netplay:";
 
+/// The chains of netplay's in a table of iptables, of what comes in and of what goes out: what lets packets pass, and what
+/// drops them.
+pub(super) const CHAINS: [[&str; 2]; 2] = [["NETPLAY-IN", "NETPLAY-IN-DROP"], ["NETPLAY-OUT", "NETPLAY-OUT-DROP"]];
+
+impl Rule {
+    /// Whether netplay made it, or it leads to a chain of netplay's.
+    pub(super) fn is_netplays(&self) -> bool {
+        let to = match &self.verdict {
+            Verdict::Jump(to) => to.as_str(),
+            _ => "",
+        };
+        self.comment.as_ref().is_some_and(|c| c.starts_with(MARK)) || CHAINS.iter().flatten().any(|chain| *chain == to)
+    }
+}
+
 impl Table {
     /// The base chains at a hook.
     pub(super) fn bases<'a>(&'a self, hook: &'a str) -> impl Iterator<Item = (&'a String, &'a Chain)> {
@@ -129,11 +146,28 @@ impl Table {
         fate
     }
 
+    /// The place, among the rules of others in a base chain, of the one that is the last to be reached by these packets;
+    /// nothing where the policy decides.
+    pub(super) fn decider<'a>(&'a self, chain: &str, look: Look<'_>) -> Option<(usize, &'a Rule)> {
+        let rules = &self.chains.get(chain)?.rules;
+        let foreign = |r: &&Rule| !r.is_netplays();
+        let others = Chain { base: None, rules: rules.iter().filter(foreign).cloned().collect() };
+        let mut table = Table { place: self.place.clone(), chains: self.chains.clone() };
+        table.chains.insert(chain.to_owned(), others);
+        let (_, at) = table.walk(chain, look, &mut HashMap::new());
+        rules.iter().enumerate().filter(|(_, r)| foreign(r)).nth(at?)
+    }
+
     fn run(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> Fate {
+        self.walk(name, look, known).0
+    }
+
+    /// What becomes of the packets, and by which rule of the chain.
+    fn walk(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> (Fate, Option<usize>) {
         let rules = self.chains.get(name).map(|c| c.rules.as_slice()).unwrap_or_default();
         // Some packets went back to the caller, so that what comes now isn't about all of them.
         let mut returned = false;
-        for rule in rules {
+        for (i, rule) in rules.iter().enumerate() {
             let ours = rule.comment.as_deref() == Some(look.comment);
             let fit = rule.cond.fit(look.cond);
             if fit == Fit::Apart || (ours && !look.with) {
@@ -147,7 +181,13 @@ impl Table {
                 Verdict::Accept => Fate::Accepted,
                 Verdict::Drop | Verdict::Reject => Fate::Dropped,
                 Verdict::Jump(to) | Verdict::Goto(to) => self.enter(to, look, known),
-                Verdict::Return if fit == Fit::All => return Fate::Through,
+                // What netplay lets in is kept from what it drops.
+                Verdict::Return
+                    if fit == Fit::All && !look.accepts && CHAINS.iter().any(|[_, drops]| *drops == name) =>
+                {
+                    return (Fate::AcceptedByNetplay, Some(i));
+                }
+                Verdict::Return if fit == Fit::All => return (Fate::Through, Some(i)),
                 Verdict::Return => {
                     returned = true;
                     continue;
@@ -157,12 +197,12 @@ impl Table {
             let against = if look.accepts { fate == Fate::Dropped } else { fate == Fate::Accepted };
             match fit {
                 _ if returned && !ours => {}
-                Fit::All if fate != Fate::Through => return fate,
-                Fit::All if matches!(rule.verdict, Verdict::Goto(_)) => return Fate::Through,
-                Fit::Some { exception: false } if against => return fate,
+                Fit::All if fate != Fate::Through => return (fate, Some(i)),
+                Fit::All if matches!(rule.verdict, Verdict::Goto(_)) => return (Fate::Through, Some(i)),
+                Fit::Some { exception: false } if against => return (fate, Some(i)),
                 _ => {}
             }
         }
-        Fate::Through
+        (Fate::Through, None)
     }
 }

@@ -347,7 +347,7 @@ public (default, active)
         assert!(seen.contains("INVALID_ZONE rc=112"), "an unknown zone is told before anything is asked of it");
         let failed = "Error: DBUS_ERROR: Failed to connect to socket ...";
         let output = crate::resource::Output {
-            stdout: format!("== firewalld runtime\n{failed}\nfailed: firewall-cmd --list-all-zones\n").into_bytes(),
+            stdout: format!("== firewalld runtime\nfailed: {failed}\n").into_bytes(),
             ..Default::default()
         };
         let why = <super::super::probe::Filters as crate::resource::Group>::split(&[""], &[output]).remove(0);

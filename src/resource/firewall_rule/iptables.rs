@@ -29,7 +29,8 @@ pub(super) fn read(command: &str, saved: &str) -> Table {
         } else if let Some(rule) = line.strip_prefix("-A ") {
             let words = words(rule);
             let Some((chain, options)) = words.split_first() else { continue };
-            table.chains.entry(chain.clone()).or_default().rules.push(rule_of(options, v6));
+            let rule = Rule { at: line.trim_end().to_owned(), ..rule_of(options, v6) };
+            table.chains.entry(chain.clone()).or_default().rules.push(rule);
         }
     }
     table
@@ -60,7 +61,8 @@ fn words(line: &str) -> Vec<String> {
 
 /// A rule out of its options.
 pub(super) fn rule_of(options: &[String], v6: Option<bool>) -> Rule {
-    let mut rule = Rule { cond: Cond { v6, ..Cond::default() }, verdict: Verdict::Next, comment: None };
+    let mut rule =
+        Rule { cond: Cond { v6, ..Cond::default() }, verdict: Verdict::Next, comment: None, at: String::new() };
     let cond = &mut rule.cond;
     let is_option =
         |word: &&String| word.strip_prefix('-').is_some_and(|w| w.starts_with(|c: char| c == '-' || c.is_alphabetic()));

@@ -10,6 +10,14 @@ use crate::yaml::Node;
 /// What the rule matches.
 pub(super) fn condition(spec: &Spec<'_>, out: bool) -> Result<Cond, Error> {
     let mut cond = Cond::default();
+    for key in ["protocol", "port", "source", "destination", "interface", "family"] {
+        let empty = |n: &&Node| n.is_null() || n.as_seq().is_some_and(<[Node]>::is_empty);
+        if let Some(node) = spec.node.get(key).filter(empty) {
+            let message = format!("`{key}` is empty, which doesn't make it a rule about all packets");
+            return Err(Error::playbook(&node.span, message)
+                .hint(format!("give it a value, or leave `{key}` out where the rule is to heed none")));
+        }
+    }
     let protocol = spec.choice("protocol", &["tcp", "udp", "sctp", "icmp"])?;
     cond.ports = ports(spec)?;
     match protocol {

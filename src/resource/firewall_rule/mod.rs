@@ -126,6 +126,11 @@ impl FirewallRule {
         format!("{MARK}{}", self.name)
     }
 
+    /// Whether it lets packets in.
+    fn lets(&self) -> bool {
+        self.present && self.verdict == Verdict::Accept && !self.out
+    }
+
     /// Whether its steps may keep the session from being made again.
     fn endangers(&self, found: &Found, work: &Work, session: &Session, links: &Links) -> Risk {
         let Session::Ssh { address, client, port, .. } = session else { return Risk::None };
@@ -162,12 +167,11 @@ impl Resource for FirewallRule {
     const TOUCHES: &'static str = "\
         The rule, by what manages the filter of the host, with the comment `netplay:NAME`. With nftables: a table `inet \
         netplay`, and an accept also in each other chain that would drop its packets. With iptables: the chain \
-        `NETPLAY-IN` or `NETPLAY-OUT` and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
+        `NETPLAY-IN` or `NETPLAY-OUT`, `NETPLAY-IN-DROP` or `NETPLAY-OUT-DROP` of what drops or rejects, and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
         permanent; it has no comments, so that a rule which is to be another one leaves what it was. With ufw: a rule of \
-        its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects. A rule \
-        of others that drops by a source, a state or a rate is an exception: it is no reason to move the rule before it, \
-        but one that is there when the rule is first put in stands behind it from then on, and has to be put first again. \
-        Where nft or iptables \
+        its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects, and \
+        directly before the rule of others that would drop it: what drops some of its packets by a source, a state or a rate (a \
+        ban) is an exception that stays before. Where nft or iptables \
         is what manages the filter, netplay-reapply.service sets the rule again at boot; whatever flushes the filter \
         later (a restart or reload of nftables.service) takes it away until that unit or the next run has put it back.";
     const KEYS: &'static [Key] = &[
@@ -255,12 +259,18 @@ impl Resource for FirewallRule {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        vec![Claim::new("firewall rule", &self.name), self.kept.claim()]
+        let mut claims = vec![Claim::new("firewall rule", &self.name), self.kept.claim()];
+        claims.extend(self.lets().then(|| Claim::new(ACCEPT, &self.name)));
+        claims
     }
 
-    fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+    fn needs(&self, now: Option<&State>) -> Vec<Need> {
         let packages = Backend::ALL.iter().flat_map(|b| package::of_name(b.word()));
-        packages.chain(units().map(Need::After)).collect()
+        let mut needs: Vec<Need> = packages.chain(units().map(Need::After)).collect();
+        // What the play lets in may be what keeps the session open.
+        let risky = now.is_some_and(|now| now.risk != Risk::None);
+        needs.extend((risky && !self.lets()).then_some(Need::AfterAll(ACCEPT)));
+        needs
     }
 
     fn stale_after(&self) -> Stale {
@@ -331,6 +341,9 @@ impl Resource for FirewallRule {
         Some("what manages the packet filter is only known where it runs")
     }
 }
+
+/// The kind of claim of what lets packets in.
+const ACCEPT: &str = "firewall accept";
 
 /// The units that decide what manages the filter, or fill it.
 fn units() -> impl Iterator<Item = Claim> {

@@ -1,10 +1,12 @@
 //! Rules that the kernel is told directly, by `nft` and the commands of iptables.
 //!
 //! An accept in one base chain doesn't override a drop in another, so that it has to be in each that would drop its
-//! packets, whoever made that. In a table of nftables it is a rule among the others; for iptables it stands in a chain
-//! of netplay's own, to which the first rule jumps. What drops or rejects has one place of its own.
+//! packets, whoever made that. It comes directly before the rule that would, so that what drops some of them for a reason
+//! of its own (a ban, a state) stays before it. In a table of nftables it is a rule among the others; for iptables it stands
+//! in a chain of netplay's own. What drops or rejects has one place of its own, before all that others let in; what netplay
+//! lets in is kept from it there: for iptables, by a RETURN for each such rule.
 
-use super::chains::{Fate, Look, Place, Table, Verdict};
+use super::chains::{Base, CHAINS, Chain, Fate, Look, Place, Rule, Table, Verdict};
 use super::cond::{Cond, Net};
 use super::probe::Found;
 use super::{FirewallRule, iptables, nftables};
@@ -38,13 +40,21 @@ struct Seat {
 }
 
 impl Seat {
-    fn of(place: &Place, base: &str) -> Seat {
-        let chain = match (place, base) {
-            (Place::Nft(..), base) => base,
-            (Place::Iptables(_), "OUTPUT") => "NETPLAY-OUT",
-            (Place::Iptables(_), _) => "NETPLAY-IN",
+    /// Where a rule with this verdict is in a table, by way of a base chain.
+    fn of(place: &Place, base: &str, verdict: &Verdict) -> Seat {
+        let chain = match place {
+            Place::Nft(..) => base,
+            Place::Iptables(_) => CHAINS[usize::from(base == "OUTPUT")][usize::from(*verdict != Verdict::Accept)],
         };
         Seat { place: place.clone(), base: base.to_owned(), chain: chain.to_owned() }
+    }
+
+    /// The chains of which one holds the rule, whatever its verdict was.
+    fn chains(&self) -> Vec<&str> {
+        match &self.place {
+            Place::Nft(..) => vec![&self.chain],
+            Place::Iptables(_) => CHAINS[usize::from(self.base == "OUTPUT")].to_vec(),
+        }
     }
 }
 
@@ -66,26 +76,35 @@ impl FirewallRule {
         let mut work = Work::after(found);
         let (mut live, mut boot) = (Vec::new(), Vec::new());
         for seat in &seats {
-            let (wrong, moves) = self.judge(found, seat);
-            if let Some(from) = wrong {
+            let decider = self.decider(&found.tables, seat).map(|(_, rule)| rule);
+            if let Some(from) = self.judge(found, seat) {
                 work.changes.push(Change::now(seat.place.name(&seat.base), from, self.described()));
-                live.push(self.call(seat, true, moves));
+                live.push(self.call(seat, true, decider.map(|rule| rule.at.clone())));
             }
-            boot.push(self.call(seat, true, false));
+            // A handle is another one after a boot.
+            let words = |rule: &Rule| match (&seat.place, &rule.verdict) {
+                (Place::Iptables(_), _) => rule.at.clone(),
+                (_, Verdict::Jump(to)) => format!("jump {to}"),
+                (_, Verdict::Goto(to)) => format!("goto {to}"),
+                (_, Verdict::Return) => "return".to_owned(),
+                _ => describe(&rule.cond, &rule.verdict),
+            };
+            boot.push(self.call(seat, true, decider.map(words)));
         }
         for (place, chain, rules) in self.strays(found, &seats) {
-            let base = match chain.as_str() {
-                "NETPLAY-OUT" => "OUTPUT",
-                "NETPLAY-IN" => "INPUT",
-                chain => chain,
+            let base = match CHAINS.iter().position(|pair| pair.contains(&chain.as_str())) {
+                Some(0) => "INPUT",
+                Some(_) => "OUTPUT",
+                None => &chain,
             };
             work.changes.push(Change::now(place.name(base), rules, Json::Null));
-            live.push(self.call(&Seat { place, base: base.to_owned(), chain }, false, false));
+            live.push(self.call(&Seat { base: base.to_owned(), place, chain }, false, None));
         }
         for table in &mut work.after {
             table.chains.values_mut().for_each(|c| c.rules.retain(|r| r.comment.as_ref() != Some(&self.comment())));
         }
         seats.iter().for_each(|seat| self.seat(&mut work.after, seat));
+        work.after.iter_mut().for_each(exempt);
         work.live = self.script(&live);
         work.boot = self.script(&boot);
         Ok(work)
@@ -105,7 +124,7 @@ impl FirewallRule {
         let families = self.families(found)?;
         let mut seats = Vec::new();
         if nft {
-            seats.push(Seat::of(&own(), self.hook()));
+            seats.push(Seat::of(&own(), self.hook(), &self.verdict));
         }
         for v6 in families.iter().filter(|_| !nft) {
             let command = if *v6 { "ip6tables" } else { "iptables" };
@@ -117,7 +136,7 @@ impl FirewallRule {
                 return Err(Trouble::new(format!("there is no {command} on this host"))
                     .hint("install iptables, or give the rule one `family`"));
             };
-            seats.push(Seat::of(&table.place, if self.out { "OUTPUT" } else { "INPUT" }));
+            seats.push(Seat::of(&table.place, if self.out { "OUTPUT" } else { "INPUT" }, &self.verdict));
         }
         if self.verdict != Verdict::Accept {
             return Ok(seats);
@@ -127,7 +146,7 @@ impl FirewallRule {
                 continue;
             }
             for (base, _) in table.bases(self.hook()) {
-                let seat = Seat::of(&table.place, base);
+                let seat = Seat::of(&table.place, base, &self.verdict);
                 if self.fate(table, base, v6, false) == Fate::Dropped && !seats.contains(&seat) {
                     seats.push(seat);
                 }
@@ -164,13 +183,25 @@ impl FirewallRule {
         place.v6().map_or_else(|| self.cond.clone(), |v6| self.cond.within(v6))
     }
 
-    /// What is wrong with the rule at a seat, if anything, and whether the way to it has to move.
-    fn judge(&self, found: &Found, seat: &Seat) -> (Option<Json>, bool) {
-        let Some(table) = found.tables.iter().find(|t| t.place == seat.place) else { return (Some(Json::Null), false) };
-        let chain = table.chains.get(&seat.chain);
+    /// The rule of others that would drop what the rule at a seat lets pass, and its place: before it belongs that rule.
+    fn decider<'a>(&self, tables: &'a [Table], seat: &Seat) -> Option<(usize, &'a Rule)> {
+        let table = tables.iter().find(|t| t.place == seat.place && t.place != own())?;
+        let of = |v6: &bool| table.place.v6().is_none_or(|of| of == *v6) && self.cond.v6.is_none_or(|of| of == *v6);
+        let at = |v6: bool| {
+            let (cond, comment) = (self.cond.within(v6), self.comment());
+            let look = Look { cond: &cond, comment: &comment, with: false, accepts: true };
+            table.decider(&seat.base, look).filter(|(_, rule)| rule.verdict != Verdict::Accept)
+        };
+        let both = [false, true].into_iter().filter(of).filter_map(at);
+        both.min_by_key(|(i, _)| *i).filter(|_| self.verdict == Verdict::Accept)
+    }
+
+    /// What is wrong with the rule at a seat, if anything.
+    fn judge(&self, found: &Found, seat: &Seat) -> Option<Json> {
+        let Some(table) = found.tables.iter().find(|t| t.place == seat.place) else { return Some(Json::Null) };
+        let chains = seat.chains().into_iter().filter_map(|name| table.chains.get(name));
         let comment = self.comment();
-        let ours: Vec<_> =
-            chain.into_iter().flat_map(|c| &c.rules).filter(|r| r.comment.as_ref() == Some(&comment)).collect();
+        let ours: Vec<_> = chains.flat_map(|c| &c.rules).filter(|r| r.comment.as_ref() == Some(&comment)).collect();
         let jumps = match (&seat.place, table.chains.get(&seat.base)) {
             (Place::Iptables(_), Some(base)) => {
                 let jump = Verdict::Jump(seat.chain.clone());
@@ -185,7 +216,7 @@ impl FirewallRule {
                 && table.chains.contains_key(&seat.base)
                 && self.fate(table, &seat.base, v6, true) == against
         });
-        let wrong = match ours.as_slice() {
+        match ours.as_slice() {
             [] => Some(Json::Null),
             [one] if one.verdict != self.verdict || one.cond != self.cond_in(&seat.place) => {
                 Some(describe(&one.cond, &one.verdict).into())
@@ -197,8 +228,7 @@ impl FirewallRule {
             }
             [_] => None,
             several => Some(format!("{} times", several.len()).into()),
-        };
-        (wrong, jumps != 1 || late)
+        }
     }
 
     /// Where the rule is and doesn't belong: place, chain, what is there. One that is right and only not needed stays.
@@ -207,7 +237,7 @@ impl FirewallRule {
         let mut strays = Vec::new();
         for table in &found.tables {
             for (name, chain) in &table.chains {
-                if seats.iter().any(|s| s.place == table.place && s.chain == *name) {
+                if seats.iter().any(|s| s.place == table.place && s.chains().contains(&name.as_str())) {
                     continue;
                 }
                 let ours = chain.rules.iter().filter(|r| r.comment.as_ref() == Some(&comment));
@@ -227,23 +257,29 @@ impl FirewallRule {
 
     /// Puts the rule where it belongs.
     fn seat(&self, tables: &mut Vec<Table>, seat: &Seat) {
-        use super::chains::{Base, Chain, Rule};
         if !tables.iter().any(|t| t.place == seat.place) {
             let base = Base { hook: self.hook().to_owned(), drops: false };
             let chain = Chain { base: Some(base), rules: Vec::new() };
             tables.push(Table { place: seat.place.clone(), chains: [(seat.base.clone(), chain)].into() });
         }
+        let decider = self.decider(tables, seat).map(|(_, rule)| rule.clone());
         let Some(table) = tables.iter_mut().find(|t| t.place == seat.place) else { return };
+        let base = &mut table.chains.entry(seat.base.clone()).or_default().rules;
+        let decides = |rules: &[Rule]| rules.iter().position(|r| Some(r) == decider.as_ref());
         if seat.chain != seat.base {
-            let base = table.chains.entry(seat.base.clone()).or_default();
             let jump = Verdict::Jump(seat.chain.clone());
-            base.rules.retain(|r| r.verdict != jump);
-            base.rules.insert(0, Rule { cond: Cond::default(), verdict: jump, comment: None });
+            base.retain(|r| r.verdict != jump);
+            let at = if self.verdict == Verdict::Accept { decides(base).unwrap_or(base.len()) } else { 0 };
+            base.insert(at, Rule { cond: Cond::default(), verdict: jump, comment: None, at: String::new() });
         }
         let rules = &mut table.chains.entry(seat.chain.clone()).or_default().rules;
-        let at = if self.verdict == Verdict::Accept { 0 } else { rules.len() };
-        let comment = Some(self.comment());
-        rules.insert(at, Rule { cond: self.cond_in(&seat.place), verdict: self.verdict.clone(), comment });
+        let at = match self.verdict {
+            Verdict::Accept if seat.chain == seat.base && seat.place != own() => decides(rules).unwrap_or(rules.len()),
+            Verdict::Accept => 0,
+            _ => rules.len(),
+        };
+        let (comment, cond) = (Some(self.comment()), self.cond_in(&seat.place));
+        rules.insert(at, Rule { cond, verdict: self.verdict.clone(), comment, at: String::new() });
     }
 
     pub(super) fn described(&self) -> String {
@@ -266,22 +302,23 @@ impl FirewallRule {
     }
 
     /// The call that puts the rule there, or takes it away.
-    fn call(&self, seat: &Seat, put: bool, moves: bool) -> Vec<String> {
+    fn call(&self, seat: &Seat, put: bool, before: Option<String>) -> Vec<String> {
         let how = match self.verdict {
             _ if !put => "",
             Verdict::Accept => "insert",
             _ => "add",
         };
         let (cond, comment) = (self.cond_in(&seat.place), self.comment());
-        let moves = if moves { "move" } else { "" };
+        let before = before.unwrap_or_default();
         match &seat.place {
             Place::Nft(family, table) => {
                 let rule = nftables::write(&cond, &self.verdict, &comment, seat.place.v6());
-                [BY_NFT, how, family, table, &seat.chain, &rule].map(str::to_owned).to_vec()
+                [BY_NFT, how, family, table, &seat.chain, &before, &rule].map(str::to_owned).to_vec()
             }
             Place::Iptables(command) => {
                 let rule = iptables::write(&cond, &self.verdict, &comment);
-                [BY_IPTABLES, how, command, &seat.base, &seat.chain, moves, &rule].map(str::to_owned).to_vec()
+                let chain = CHAINS[usize::from(seat.base == "OUTPUT")][0];
+                [BY_IPTABLES, how, command, &seat.base, chain, &before, &rule].map(str::to_owned).to_vec()
             }
         }
     }
@@ -311,6 +348,17 @@ impl Work {
             tables.iter().filter(of).any(|t| t.bases(hook).any(|(base, _)| t.fate(base, look) == Fate::Dropped))
         };
         !dropped(before) && dropped(&self.after)
+    }
+}
+
+/// Has what netplay lets pass kept from what it drops, as its script does.
+fn exempt(table: &mut Table) {
+    for [lets, drops] in CHAINS {
+        let lets = table.chains.get(lets).map(|c| c.rules.clone()).unwrap_or_default();
+        let Some(chain) = table.chains.get_mut(drops) else { continue };
+        chain.rules.retain(|r| r.verdict != Verdict::Return);
+        let lets = lets.into_iter().filter(|r| r.verdict == Verdict::Accept && r.is_netplays());
+        chain.rules.splice(0..0, lets.map(|r| Rule { verdict: Verdict::Return, comment: None, ..r }));
     }
 }
 

@@ -28,7 +28,9 @@ pub(super) fn read(text: &str) -> Option<Vec<Table>> {
             "rule" => {
                 let comment = object.get("comment").and_then(Json::as_str).map(str::to_owned);
                 let exprs = object.get("expr").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-                let rules = rules_of(exprs, comment, place.v6());
+                let mut rules = rules_of(exprs, comment, place.v6());
+                let handle = object.get("handle").map(Json::to_string).unwrap_or_default();
+                rules.iter_mut().for_each(|rule| rule.at.clone_from(&handle));
                 table.chains.entry(word("chain").to_owned()).or_default().rules.extend(rules);
             }
             _ => {}
@@ -39,7 +41,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Table>> {
 
 /// A rule out of its expressions; one that looks its verdict up in a map is one for each entry.
 fn rules_of(exprs: &[Json], comment: Option<String>, v6: Option<bool>) -> Vec<Rule> {
-    let mut rule = Rule { cond: Cond { v6, ..Cond::default() }, verdict: Verdict::Next, comment };
+    let mut rule = Rule { cond: Cond { v6, ..Cond::default() }, verdict: Verdict::Next, comment, at: String::new() };
     let mut entries: Vec<Rule> = Vec::new();
     for expr in exprs {
         let Some((kind, value)) = expr.as_object().and_then(|o| o.iter().next()) else { continue };

@@ -102,8 +102,8 @@ fn read(output: &Output) -> Result<Found, Trouble> {
             ["ufw"] => found.ufw = Some(ufw::read(body)),
             ["firewalld", part] => {
                 if let Some(why) = failure {
-                    let said = body.lines().next().unwrap_or(why);
-                    return Err(unread(&format!("{why}: {said}")));
+                    return Err(unread(&format!("firewalld runs, and `firewall-cmd --list-all-zones` says: {why}"))
+                        .hint("`journalctl -u firewalld` may tell why; `systemctl restart firewalld` starts it anew"));
                 }
                 zones.insert((*part).to_owned(), body.to_owned());
             }

@@ -7,6 +7,8 @@ if [ -d /run/systemd/system ]; then
   units=$(systemctl show -p Id,ActiveState,UnitFileState firewalld.service nftables.service ufw.service 2>&1)
   printf '%s\n' "$units"
 fi
+# Why a tool gave no answer: why CODE SECONDS TEXT.
+why() { case $1 in 124 | 137 | 143) echo "failed: no answer within $2 s" ;; *) printf 'failed: %s\n' "${3:-exit code $1}" ;; esac; }
 there() { command -v "$1" >/dev/null 2>&1; }
 case $units in *'Id=firewalld.service
 ActiveState=active'*)
@@ -16,7 +18,8 @@ ActiveState=active'*)
     echo "== firewalld $kind"
     option=
     [ "$kind" = runtime ] || option=--permanent
-    lim 60 firewall-cmd $option --list-all-zones 2>&1 || echo 'failed: firewall-cmd --list-all-zones'
+    text=$(lim 20 firewall-cmd $option --list-all-zones 2>&1) || { why $? 20 "$text"; break; }
+    printf '%s\n' "$text"
   done ;;
 esac
 if grep -qsi '^ENABLED=yes' /etc/ufw/ufw.conf && there ufw; then
@@ -35,7 +38,7 @@ ours=
 saved() { # COMMAND KIND NAMES
   echo "== $1 $2"
   [ "$2" != legacy ] || grep -qsx filter "$3" || return 0
-  text=$(lim 30 "$1-save" -t filter 2>&1) || { printf 'failed: %s\n' "$text"; return 0; }
+  text=$(lim 30 "$1-save" -t filter 2>&1) || { why $? 30 "$text"; return 0; }
   printf '%s\n' "$text"
   [ "$2" = legacy ] || case $text in
     *' incompatible'*) ;;
@@ -51,16 +54,17 @@ for ip in ip ip6; do
 done
 if there nft; then
   echo '== nft'
-  if chains=$(lim 30 nft list chains 2>&1); then
+  chains=$(lim 30 nft list chains 2>&1) code=$?
+  if [ "$code" = 0 ]; then
     tables=$(printf '%s\n' "$chains" | awk '
       $1 == "table" { table = $2 " " $3 }
       $1 == "type" && / hook (input|output) / && table ~ /^(ip|ip6|inet) / { if (!(table in seen)) print table; seen[table] = 1 }')
     # What iptables made is asked of iptables.
     printf '%s\n' "$tables" | while read -r family table; do
       case "$ours : $family $table" in *' ip '*': ip filter' | *' ip6 '*': ip6 filter' | *':  ') continue ;; esac
-      lim 30 nft -j -t list table "$family" "$table" || exit
+      lim 30 nft -j -t list table "$family" "$table" || { why $? 30 "it can't list the table $family $table"; exit 0; }
     done
   else
-    printf 'failed: %s\n' "$chains"
+    why "$code" 30 "$chains"
   fi
 fi

@@ -181,14 +181,16 @@ fn iptables_has_it_in_a_chain_of_its_own() {
             ])
         };
         trial.settle(&drop);
-        let own = trial.sh("iptables -S NETPLAY-IN");
+        let own = trial.sh("iptables -S NETPLAY-IN-DROP");
         let lines: Vec<&str> = own.lines().collect();
-        assert!(lines[1].contains("--dport 18515:18530") && lines[2].contains("-s 10.0.0.0/8"), "{own}");
+        assert!(lines[1].contains("--dport 18515:18530 -j RETURN") && lines[2].contains("-s 10.0.0.0/8"), "{own}");
         // Behind a drop the jump is of no use, and twice it is once too many.
         trial.setup += "iptables -D INPUT -j NETPLAY-IN; iptables -A INPUT -j NETPLAY-IN\n";
         let late = "behind a rule that drops";
         assert!(trial.settle(&rule)[0].contains(late));
-        assert_eq!(trial.sh("iptables -S INPUT | sed -n 2p"), "-A INPUT -j NETPLAY-IN\n");
+        let base = trial.sh("iptables -S INPUT | sed -n '2,$p'");
+        let lines = ["-j NETPLAY-IN-DROP", "-p tcp -m tcp --dport 22 -j ACCEPT", "-j NETPLAY-IN", "-j DROP"];
+        assert_eq!(base, lines.map(|l| format!("-A INPUT {l}\n")).concat());
         trial.setup += "iptables -I INPUT -j NETPLAY-IN\n";
         assert!(trial.settle(&rule)[0].contains("2 jumps to NETPLAY-IN in INPUT"));
         trial.setup += "iptables -F NETPLAY-IN; iptables -A NETPLAY-IN -m comment --comment other -j RETURN\n";
@@ -200,6 +202,121 @@ fn iptables_has_it_in_a_chain_of_its_own() {
             trial.settle(&gone);
         }
         assert_eq!(trial.sh(saved), foreign, "{shell:?} {kind}");
+    }
+}
+
+/// A chain with bans in several places and a port that others close.
+const BANS: &str = "
+    iptables -N f2b; iptables -A f2b -s 192.0.2.7 -j REJECT; iptables -A f2b -j RETURN
+    iptables -A INPUT -p tcp -j f2b; iptables -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT
+    iptables -A INPUT -p tcp --dport 22 -j ACCEPT; iptables -A INPUT -m conntrack --ctstate INVALID -j DROP
+    iptables -A INPUT -s 192.0.2.6 -j DROP; iptables -A INPUT -p tcp --dport 5432 -j DROP
+    iptables -A INPUT -s 192.0.2.8 -j DROP; iptables -A INPUT -j DROP\n";
+
+#[test]
+fn what_others_ban_stays_before_what_is_accepted() {
+    let v4 = |keys: &[(&'static str, &str)]| {
+        super::tests::rule(&[&[("backend", "iptables"), ("family", "ipv4"), ("protocol", "tcp")], keys].concat())
+    };
+    let web = FirewallRule { name: "web".to_owned(), ..v4(&[("port", "80")]) };
+    let db = FirewallRule { name: "db".to_owned(), ..v4(&[("port", "5432")]) };
+    let closed = FirewallRule { name: "closed".to_owned(), ..v4(&[("port", "22"), ("action", "drop")]) };
+    let mine = FirewallRule { name: "mine".to_owned(), ..v4(&[("port", "22"), ("source", "10.0.0.0/8")]) };
+    let mut trial = Trial::new(Shell::Dash, BANS);
+    let order = |trial: &Trial| {
+        let base = trial.sh("iptables -S INPUT");
+        let word = |l: &str| l.rsplit("INPUT ").next().unwrap().to_owned();
+        base.lines().skip(1).map(word).collect::<Vec<_>>().join("; ")
+    };
+    let foreign = order(&trial);
+    let (start, end) = foreign.split_once("-p tcp -m tcp --dport 5432 -j DROP").unwrap();
+    trial.settle(&web);
+    let end = &end.replace("; -j DROP", "; -j NETPLAY-IN; -j DROP");
+    assert_eq!(order(&trial), format!("{start}-p tcp -m tcp --dport 5432 -j DROP{end}"), "before the last alone");
+    // At boot its script does the same, with and without the jump.
+    let boot = trial.state(&web).work.unwrap().boot.unwrap();
+    let again = |trial: &mut Trial, flush: &str| trial.setup += &format!("{flush}\n(\n{}\n)\n", boot.as_str());
+    let before = order(&trial);
+    again(&mut trial, "iptables -D INPUT -j NETPLAY-IN");
+    assert_eq!(order(&trial), before);
+    again(&mut trial, "");
+    assert_eq!(order(&trial), before);
+    // A drop comes first, and what is accepted is kept from it alone.
+    assert!(trial.risk(&closed, "10.1.0.1 40000 10.99.0.2 22") != Risk::None);
+    trial.settle(&closed);
+    trial.settle(&mine);
+    assert_eq!(order(&trial), format!("-j NETPLAY-IN-DROP; {before}"));
+    let drops = trial.sh("iptables -S NETPLAY-IN-DROP");
+    let returns = drops.lines().filter(|l| l.ends_with("-j RETURN")).count();
+    assert!(returns == 2 && drops.lines().last().unwrap().ends_with("netplay:closed\" -j DROP"), "{drops}");
+    // One that others close by its port comes before that, and before what stands in between.
+    trial.settle(&db);
+    let closed_by_others = "-p tcp -m tcp --dport 5432 -j DROP";
+    assert!(
+        order(&trial).contains(&format!("192.0.2.6/32 -j DROP; -j NETPLAY-IN; {closed_by_others}")),
+        "{}",
+        order(&trial)
+    );
+    // Another verdict by the same name takes the first one's place.
+    let turned = FirewallRule { verdict: Verdict::Drop, ..v4(&[("port", "80")]) };
+    let turned = FirewallRule { name: "web".to_owned(), ..turned };
+    assert_eq!(
+        trial.settle(&turned),
+        ["iptables INPUT: \"meta nfproto ipv4 tcp dport 80 accept\" -> \"meta nfproto ipv4 tcp dport 80 drop\""]
+    );
+    for name in ["web", "db", "closed", "mine"] {
+        trial.settle(&FirewallRule { name: name.to_owned(), ..super::tests::rule(&[("state", "absent")]) });
+    }
+    assert_eq!(order(&trial), foreign);
+}
+
+#[test]
+fn what_others_ban_in_nftables_stays_before_what_is_accepted() {
+    let setup = "nft -f - <<'N'
+    table inet fw {
+      chain sub { ct state invalid drop; counter drop; }
+      chain input {
+        type filter hook input priority 0; policy accept;
+        ct state established accept
+        ip saddr 192.0.2.6 drop
+        tcp dport 5432 counter drop comment \"no data\"
+        ip saddr 192.0.2.7 drop
+        jump sub
+      }
+    }
+N\n";
+    let mut trial = Trial::new(Shell::Dash, setup);
+    let tcp = |port: &str| rule(&[("backend", "nftables"), ("protocol", "tcp"), ("port", port)]);
+    let chain = |trial: &Trial| {
+        let text = trial.sh("nft list chain inet fw input");
+        let lines =
+            text.lines().map(str::trim).filter(|l| l.ends_with("drop") || l.contains('"') || l.starts_with("jump"));
+        lines
+            .map(|l| l.split([' ']).next().unwrap().to_owned() + if l.contains("netplay") { "!" } else { "" })
+            .collect::<Vec<_>>()
+    };
+    for (port, wanted) in [("80", ["ip", "tcp", "ip", "tcp!", "jump"]), ("5432", ["ip", "tcp!", "tcp", "ip", "jump"])] {
+        let rule = tcp(port);
+        trial.settle(&rule);
+        assert_eq!(chain(&trial), wanted, "{port}");
+        let boot = trial.state(&rule).work.unwrap().boot.unwrap();
+        trial.setup += &format!("nft flush ruleset; {setup}(\n{}\n)\n", boot.as_str());
+        assert_eq!(chain(&trial), wanted, "{port}, after a boot");
+    }
+}
+
+#[test]
+fn a_rule_of_one_family_leaves_the_other() {
+    for backend in ["iptables", "nftables"] {
+        let mut trial = Trial::new(
+            Shell::Dash,
+            "nft -f - <<'N'\ntable ip a { chain i { type filter hook input priority 0; policy drop; }; }\nN\n",
+        );
+        let keys = [("backend", backend), ("protocol", "tcp"), ("port", "80")];
+        trial.settle(&rule(&keys));
+        let differs = trial.settle(&rule(&[&keys[..], &[("family", "ipv6")]].concat()));
+        assert!(differs.iter().any(|d| d.starts_with("ip a i: ") && d.ends_with("-> null")), "{backend}: {differs:?}");
+        assert!(!trial.sh("iptables-save").contains("netplay:"), "{backend}");
     }
 }
 
@@ -331,6 +448,11 @@ fn keys_are_read() {
     assert_eq!(ports(&["5201", "18515-18530", "5202"]).unwrap(), [(5201, 5202), (18515, 18530)]);
     for wrong in ["0", "65536", "22-21", "ssh", "1,2"] {
         assert!(ports(&[wrong]).is_err(), "{wrong}");
+    }
+    for key in ["protocol", "port", "source", "destination", "interface", "family"] {
+        let wrong =
+            parse_nodes::<FirewallRule>(vec![("name", list(&["x"])), (key, list(&[]))]).unwrap_err().to_string();
+        assert!(wrong.contains(&format!("`{key}` is empty")), "{wrong}");
     }
     assert_eq!(rule(&[("source", "0.0.0.0/0")]).cond, Cond { v6: Some(false), ..Cond::default() });
 }

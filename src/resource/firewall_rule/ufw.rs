@@ -66,7 +66,7 @@ fn rule(line: &str, v6: bool) -> Option<(bool, bool, Rule)> {
     let out = way == "out";
     let interfaces = if out { &mut cond.outputs } else { &mut cond.inputs };
     interfaces.extend((!interface.is_empty()).then(|| interface.to_owned()));
-    Some((v6, out, Rule { cond: cond.tidy(), verdict, comment }))
+    Some((v6, out, Rule { cond: cond.tidy(), verdict, comment, at: line.to_owned() }))
 }
 
 fn hex(text: &str) -> Option<String> {
@@ -107,6 +107,14 @@ impl FirewallRule {
             let late = self.late(&kept_table(kept, &wanted, v6), KEPT, v6) || self.late(&table, self.chain(v6), v6);
             let before = self.verdict == Verdict::Accept && self.late(&table, self.base(), v6);
             let there = kept.iter().any(|r| mine(&r));
+            // ufw keeps one rule for the same packets, whatever becomes of them, and passes another one over.
+            let same = |r: &&Rule| present && r.cond == wanted.cond && r.verdict != wanted.verdict;
+            if let Some(other) = kept.iter().filter(same).find(|r| r.comment.as_ref() != Some(&comment)) {
+                let said = words(other, v6, self.out).join(" ");
+                return Err(Trouble::new(format!("ufw has a rule of others for the same packets: `ufw {said}`")).hint(
+                    format!("it takes but one for them: `ufw delete {said}`, or leave this rule out by `when`"),
+                ));
+            }
             let running = table.chains[self.chain(v6)].rules.iter().any(|r| mine(&r));
             let wrong = match stale.first() {
                 Some((_, _, old)) => Some(describe(&old.cond, &old.verdict).into()),
@@ -140,6 +148,11 @@ impl FirewallRule {
             };
             let to = if present { self.described().into() } else { serde_json::Value::Null };
             work.changes.push(Change::now(if v6 { "ufw IPv6" } else { "ufw IPv4" }, from, to));
+            let (first, stale): (Vec<_>, Vec<_>) =
+                stale.into_iter().partition(|(_, out, r)| *out == self.out && same(&r));
+            for (_, out, old) in first {
+                script = script.args(words(old, v6, *out)).line("ufw --force delete \"$@\" || bad=1");
+            }
             let again = there && (late || !running);
             for old in kept.iter().filter(|r| again && present && mine(r)) {
                 script = script.args(words(old, v6, self.out)).line("ufw --force delete \"$@\" || bad=1");
@@ -186,7 +199,12 @@ impl FirewallRule {
 
     /// The rule as ufw has it in a family.
     fn wanted(&self, v6: bool) -> Rule {
-        Rule { cond: self.cond.within(v6), verdict: self.verdict.clone(), comment: Some(self.comment()) }
+        Rule {
+            cond: self.cond.within(v6),
+            verdict: self.verdict.clone(),
+            comment: Some(self.comment()),
+            at: String::new(),
+        }
     }
 
     /// The table of a family as it runs, with the comments of the rules that ufw's file has.
