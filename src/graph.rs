@@ -60,6 +60,14 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
             }
         }
     }
+    for item in &play.resources {
+        for need in item.resource.needs() {
+            let Need::Without(claim) = &need else { continue };
+            if let Some(&other) = graph.claims.get(claim) {
+                errors.push(apart(item, &play.resources[other], claim));
+            }
+        }
+    }
     let names = Names::of(&play.resources);
     let handlers = Names::of(&play.handlers);
     for (i, item) in play.resources.iter().enumerate() {
@@ -118,6 +126,14 @@ fn both(first: &Item, second: &Item, claim: &Claim) -> Error {
         .hint("leave it to one of them, or keep them apart with `when`")
 }
 
+/// That one resource can't be so beside another one.
+fn apart(item: &Item, other: &Item, claim: &Claim) -> Error {
+    let claim = if item.no_log || other.no_log { claim.kind.to_owned() } else { claim.to_string() };
+    Error::playbook(&item.place, format!("`{}` rules out `{}`: the {claim}", item.address, other.address))
+        .also(&other.place, "the other one")
+        .hint("they undo each other: leave one of them out, or keep them apart with `when`")
+}
+
 impl Graph {
     /// Adds the edges that a type knows of. One that would close a cycle is left out, and told in `warnings`.
     pub fn derive(&mut self, item: usize, needs: &[Need], play: &HostPlay) {
@@ -162,6 +178,7 @@ impl Graph {
     pub fn claimants(&self, need: &Need) -> Vec<usize> {
         match need {
             Need::After(claim) | Need::Before(claim) => self.claims.get(claim).copied().into_iter().collect(),
+            Need::Without(_) => Vec::new(),
             Need::AfterAll(kind) => {
                 let mut found: Vec<usize> =
                     self.claims.iter().filter(|(c, _)| c.kind == *kind).map(|(_, &i)| i).collect();
@@ -308,6 +325,42 @@ mod tests {
         let p = play(vec![Fake::new("a").after("c"), Fake::new("b"), Fake::new("c"), Fake::new("d").before("b")]);
         let graph = build(&p).unwrap();
         assert_eq!(names(&p, &graph.order()), "c a d b");
+    }
+
+    #[test]
+    fn what_undoes_each_other_is_refused() {
+        use crate::resource::{AnyResource, irq_affinity::IrqAffinity, nic::Nic, roce_qos::RoceQos, service::Service};
+        let at = crate::source::Span::at(&crate::source::Source::new("t", ""), 1, 1, 1);
+        let (word, no) = (|text: &str| Node::string(&at, text), Node::bool(&at, false));
+        let yes = Node::bool(&at, true);
+        let with = |first: Arc<dyn AnyResource>, second: Arc<dyn AnyResource>| {
+            let mut p = play(vec![Fake::new("a"), Fake::new("b")]);
+            for (item, resource) in p.resources.iter_mut().zip([first, second]) {
+                item.resource = resource;
+            }
+            build(&p).err().map(|e| e[0].to_string())
+        };
+        let irqs = || Arc::new(parse_nodes::<IrqAffinity>(vec![("interface", word("eth1"))]).unwrap());
+        let service = |key, value: &Node| {
+            Arc::new(parse_nodes::<Service>(vec![("name", word("irqbalance")), (key, value.clone())]).unwrap())
+        };
+        for (key, value) in [("state", &word("started")), ("enabled", &yes)] {
+            let text = with(service(key, value), irqs()).unwrap();
+            assert!(text.contains("rules out `fake:a`: the running unit irqbalance.service"), "{text}");
+        }
+        assert_eq!(with(service("enabled", &no), irqs()), None);
+        let nic = |on: &Node| {
+            let pause = Node::map(&at, vec![(word("rx"), on.clone())]);
+            Arc::new(parse_nodes::<Nic>(vec![("interface", word("eth1")), ("pause", pause)]).unwrap())
+        };
+        let qos = |pfc: Vec<Node>| {
+            let keys = vec![("interface", word("eth1")), ("pfc", Node::seq(&at, pfc))];
+            Arc::new(parse_nodes::<RoceQos>(keys).unwrap())
+        };
+        let text = with(nic(&yes), qos(vec![word("3")])).unwrap();
+        assert!(text.contains("rules out `fake:a`: the pause frames on eth1"), "{text}");
+        assert_eq!(with(nic(&no), qos(vec![word("3")])), None);
+        assert_eq!(with(nic(&yes), qos(Vec::new())), None);
     }
 
     #[test]

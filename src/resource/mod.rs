@@ -210,6 +210,8 @@ pub enum Need {
     AfterBelow(String),
     /// This comes after all who claim something of this kind.
     AfterAll(&'static str),
+    /// The two rule each other out: whoever claims it is an error of the playbook.
+    Without(Claim),
     /// This comes before whoever claims it.
     Before(Claim),
 }

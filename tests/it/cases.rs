@@ -362,6 +362,7 @@ fn needs(out: &mut String, needs: &[Need]) {
             Need::After(claim) => writeln!(out, "after {claim}"),
             Need::AfterBelow(path) => writeln!(out, "after all below {path}"),
             Need::AfterAll(kind) => writeln!(out, "after each {kind}"),
+            Need::Without(claim) => writeln!(out, "without {claim}"),
             Need::Before(claim) => writeln!(out, "before {claim}"),
         };
     }

@@ -199,8 +199,9 @@ fn what_keeps_the_session_open_is_left_alone() {
     let both = "    - firewall_rule: {name: x, action: drop, protocol: tcp, port: 22, persist: false}
     - firewall_rule: {name: mine, protocol: tcp, port: 22, source: 10.99.0.0/24, persist: false}\n";
     let gone = play(
-        "    - firewall_rule: {name: ssh, state: absent}\n    - firewall_rule: {name: x, state: absent}
-    - firewall_rule: {name: mine, state: absent}\n",
+        "    - firewall_rule: {name: ssh, state: absent}
+    - firewall_rule: {name: x, state: absent}
+",
     );
     host.sh("iptables -P INPUT ACCEPT; ip6tables -P INPUT ACCEPT");
     Told::by(&netplay.file("site.yaml", &gone), 0);
@@ -208,6 +209,7 @@ fn what_keeps_the_session_open_is_left_alone() {
     assert_eq!(Told::by(&netplay, 0).count("changed"), 2);
     converged(&netplay, host, 2);
     Told::by(&netplay.file("site.yaml", &gone), 0);
+    Told::by(&apply(&hosts, &play("    - firewall_rule: {name: mine, state: absent}\n"), &[]), 0);
     let netplay = apply(&hosts, &play(&format!("{ssh}}}\n")), &[]);
     Told::by(&netplay, 0);
     host.sh("iptables -P INPUT DROP; ip6tables -P INPUT DROP");

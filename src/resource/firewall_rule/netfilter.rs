@@ -81,8 +81,11 @@ impl FirewallRule {
                 work.changes.push(Change::now(seat.place.name(&seat.base), from, self.described()));
                 live.push(self.call(seat, true, decider.map(|rule| rule.at.clone())));
             }
-            // A handle is another one after a boot.
+            // A handle is another one after a boot. What drops all the rest is found without being named, so that the script
+            // is the same with and without it.
+            let rest = |rule: &Rule| rule.cond == Cond { v6: seat.place.v6(), ..Cond::default() };
             let words = |rule: &Rule| match (&seat.place, &rule.verdict) {
+                (_, Verdict::Drop | Verdict::Reject) if rest(rule) => String::new(),
                 (Place::Iptables(_), _) => rule.at.clone(),
                 (_, Verdict::Jump(to)) => format!("jump {to}"),
                 (_, Verdict::Goto(to)) => format!("goto {to}"),

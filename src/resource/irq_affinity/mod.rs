@@ -12,6 +12,7 @@ use self::cpus::Cpus;
 use self::probe::{Found, Interrupts, Irq, Of};
 use super::probes::links::interface;
 use super::reapply::{Kept, Reapply};
+use super::service;
 use super::spec::{Key, Spec, text};
 use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Stale, Step, Trouble};
 use crate::error::{Error, nearest};
@@ -59,10 +60,12 @@ impl Policy {
 
     /// The CPUs among which the queues are dealt out.
     fn cpus(&self, found: &Found) -> Cpus {
+        if let Policy::These(cpus) = self {
+            return cpus.clone();
+        }
         let free = Some(found.online.without(&found.isolated)).filter(|c| !c.is_empty());
         let free = free.unwrap_or_else(|| found.online.clone());
         let set = match (self, &found.local) {
-            (Policy::These(cpus), _) => cpus.within(&found.online),
             (Policy::Local, Some(local)) => local.within(&free),
             _ => free.clone(),
         };
@@ -162,7 +165,8 @@ impl Resource for IrqAffinity {
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
-        self.makes_new().into_iter().chain([Claim::new("unit", BALANCER)]).map(Need::After).collect()
+        let after = self.makes_new().into_iter().chain([Claim::new("unit", BALANCER)]).map(Need::After);
+        after.chain([Need::Without(Claim::new(service::RUNS, BALANCER))]).collect()
     }
 
     fn stale_after(&self) -> Stale {

@@ -3,12 +3,12 @@
 mod settings;
 
 use self::settings::{Answer, Kind, Settings, Shown, feature};
-use super::package;
 use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::reapply::{Kept, Reapply};
 use super::spec::{Key, Spec, int, text, truth};
 use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Step, Trouble};
+use super::{package, roce_qos};
 use crate::error::{Error, nearest, suggest};
 use crate::shell::Script;
 use crate::yaml::Node;
@@ -29,6 +29,8 @@ pub struct Nic {
 pub struct State {
     /// As [`Nic::wanted`]; empty in an image.
     live: Vec<(Kind, Answer)>,
+    /// The priorities with flow control, where pause frames are wanted: the two exclude each other.
+    lossless: Vec<u8>,
     risk: Risk,
     boot: Kept,
 }
@@ -37,7 +39,18 @@ pub struct State {
 const ORDER: u8 = 20;
 const READS: [i64; 6] = [128, 256, 512, 1024, 2048, 4096];
 
+/// The kind of claim of who has a port send or heed pause frames.
+pub(super) const PAUSES: &str = "pause frames on";
+
 impl Nic {
+    /// Whether pause frames are to be on.
+    fn pauses(&self) -> bool {
+        let on = |(kind, values): &(Kind, Vec<(String, String)>)| {
+            *kind == Kind::Pause && values.iter().any(|(_, v)| v == "on")
+        };
+        self.wanted.iter().any(on)
+    }
+
     /// The values of a kind that differ, with what they are.
     fn differing<'a>(
         wanted: &'a [(String, String)],
@@ -209,7 +222,8 @@ impl Resource for Nic {
     fn claims(&self) -> Vec<Claim> {
         let pause = self.wanted.iter().any(|(kind, _)| *kind == Kind::Pause);
         let pause = pause.then(|| Claim::new("pause frames of", &self.interface));
-        [Claim::new("nic", &self.interface), self.kept.claim()].into_iter().chain(pause).collect()
+        let on = self.pauses().then(|| Claim::new(PAUSES, &self.interface));
+        [Claim::new("nic", &self.interface), self.kept.claim()].into_iter().chain(pause).chain(on).collect()
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
@@ -222,6 +236,7 @@ impl Resource for Nic {
             questions.extend([LinkList::ask(), SessionEnds::ask()]);
             let of = |(kind, _): &(Kind, _)| Question::of::<Settings>(format!("{} {}", kind.key(), self.interface));
             questions.extend(self.wanted.iter().map(of));
+            questions.extend(self.pauses().then(|| roce_qos::ask_pfc(&self.interface)));
         }
         questions
     }
@@ -229,7 +244,7 @@ impl Resource for Nic {
     fn read(&self, answers: &Answers) -> Result<Reading<State>, Trouble> {
         let boot = self.kept.read(answers)?;
         if self.image {
-            return Ok(Reading::State(State { live: Vec::new(), risk: Risk::None, boot }));
+            return Ok(Reading::State(State { live: Vec::new(), lossless: Vec::new(), risk: Risk::None, boot }));
         }
         let links = answers.get::<LinkList>("")?;
         let Some(link) = links.get(&self.interface) else {
@@ -247,7 +262,8 @@ impl Resource for Nic {
             live.push((*kind, answer));
         }
         let risk = answers.get::<SessionEnds>("")?.risk(links, link);
-        Ok(Reading::State(State { live, risk, boot }))
+        let lossless = if self.pauses() { roce_qos::pfc(answers, &self.interface)? } else { Vec::new() };
+        Ok(Reading::State(State { live, lossless, risk, boot }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
@@ -277,12 +293,31 @@ impl Resource for Nic {
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {
+        if !now.lossless.is_empty() {
+            let (name, all) = (&self.interface, now.lossless.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
+            let message = format!("PFC is on for {name} (priority {all}), and excludes pause frames on one port");
+            let hint =
+                format!("`roce_qos: {{interface: {name}, pfc: [], pause: true}}` switches from the one to the other");
+            return Some(Obstacle::stops(Trouble::new(message).hint(hint)));
+        }
         let found = self.impossible(now);
         if found.is_empty() { now.boot.obstacle() } else { Some(Obstacle::stops(Trouble::new(found.join("; ")))) }
     }
 
     fn warnings(&self, now: &State) -> Vec<String> {
-        now.boot.warnings()
+        let mut warnings = now.boot.warnings();
+        for (kind, wanted, shown) in self.changes(now).filter(|(kind, ..)| *kind == Kind::Rings) {
+            for (name, now, wanted) in Nic::differing(wanted, shown) {
+                let rounded = wanted.parse::<u64>().ok().and_then(u64::checked_next_power_of_two);
+                if rounded.is_some_and(|n| n.to_string() == now) {
+                    let key = kind.key();
+                    warnings.push(format!(
+                        "{key}.{name}: many drivers round {wanted} up to {now}, a power of two; write {now}"
+                    ));
+                }
+            }
+        }
+        warnings
     }
 
     fn risk(&self, now: &State) -> Risk {
@@ -339,6 +374,15 @@ fn values(spec: &Spec<'_>, kind: Kind) -> Result<Vec<(String, String)>, Error> {
             int(&name, value, i64::from(kind == Kind::Rings)..=i64::from(u32::MAX))?.to_string()
         };
         values.push((name, value));
+    }
+    // The kernel wants a queue to receive by and one to send by (net/ethtool/channels.c): `combined` is both.
+    let of = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v != "0");
+    if kind == Kind::Channels && of("combined") == Some(false) && !(of("rx") == Some(true) && of("tx") == Some(true))
+        || kind == Kind::Channels && of("combined").is_none() && of("rx") == Some(false) && of("tx") == Some(false)
+    {
+        let at = &spec.need(kind.key())?.span;
+        return Err(Error::playbook(at, "`channels` leaves the card no queue")
+            .hint("give `combined`, or else `rx` and `tx`, at least one"));
     }
     Ok(values)
 }

@@ -7,7 +7,6 @@ mod wanted;
 
 use self::probe::{Port, Qos, Seen};
 use self::wanted::Wanted;
-use super::kernel_module;
 use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::reapply::{Kept, Reapply};
@@ -15,6 +14,7 @@ use super::spec::{Key, Spec};
 use super::{
     Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
 };
+use super::{kernel_module, nic};
 use crate::error::Error;
 use serde_json::{Value as Json, json};
 
@@ -36,6 +36,23 @@ pub struct State {
     risk: Risk,
     /// Whether the port is InfiniBand.
     infiniband: bool,
+}
+
+/// Asks for the priorities with flow control of an interface.
+pub(super) fn ask_pfc(interface: &str) -> Question {
+    Question::of::<Qos>(format!("{interface} qos"))
+}
+
+/// The answer: none where nothing tells any.
+///
+/// # Errors
+/// The host didn't answer.
+pub(super) fn pfc(answers: &Answers, interface: &str) -> Result<Vec<u8>, Trouble> {
+    let seen = answers.get::<Qos>(&format!("{interface} qos"))?;
+    Ok(match seen {
+        Some(Seen { port: Some(Ok(Port { pfc: Some(pfc), .. })), .. }) => pfc.clone(),
+        _ => Vec::new(),
+    })
 }
 
 /// One setting: what is wanted, and what there is or why that can't be known or set.
@@ -230,10 +247,11 @@ impl Resource for RoceQos {
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
+        let lossless = self.wanted.lossless().then(|| Need::Without(Claim::new(nic::PAUSES, &*self.interface)));
         // A new MTU or new rings make the driver lay its buffers out anew.
         let modules = ["mlx5_core", "mlx5_ib", "rdma_cm"].map(|m| Need::After(Claim::new(kernel_module::KIND, m)));
         let port = ["mtu", "nic"].map(|kind| Need::After(Claim::new(kind, &*self.interface)));
-        modules.into_iter().chain(port).collect()
+        modules.into_iter().chain(port).chain(lossless).collect()
     }
 
     fn stale_after(&self) -> Stale {

@@ -36,6 +36,9 @@ enum Wanted {
     Reloaded,
 }
 
+/// The kind of claim of who has a unit run, now or from the next boot on.
+pub(super) const RUNS: &str = "running unit";
+
 /// What a probe found.
 #[derive(Debug)]
 pub struct State {
@@ -189,7 +192,9 @@ impl Resource for Service {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        vec![Claim::new("unit", &self.unit)]
+        let runs = matches!(self.state, Some(Wanted::Started | Wanted::Restarted)) || self.enabled == Some(true);
+        let runs = runs.then(|| Claim::new(RUNS, &self.unit));
+        [Claim::new("unit", &self.unit)].into_iter().chain(runs).collect()
     }
 
     fn needs(&self, _now: Option<&State>) -> Vec<Need> {
