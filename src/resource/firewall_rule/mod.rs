@@ -338,7 +338,10 @@ impl Resource for FirewallRule {
     }
 
     fn live_only(&self) -> Option<&'static str> {
-        Some("what manages the packet filter is only known where it runs")
+        Some(match self.backend {
+            None => "what manages the packet filter is only known where it runs",
+            Some(_) => "which chains would drop its packets is only known where the filter runs",
+        })
     }
 }
 

@@ -215,3 +215,34 @@ pub(super) fn feature(name: &str) -> &str {
         name => name,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_lacks_is_told_in_the_words_of_the_tool() {
+        let mut seen = 0;
+        for run in include_str!("samples/ethtool_6.1.txt")
+            .split("\n")
+            .filter(|l| !l.starts_with('#'))
+            .collect::<Vec<_>>()
+            .chunk_by(|_, l| !l.contains(" ethtool "))
+        {
+            let [head, said @ ..] = run else { continue };
+            let Some((code, command)) = head.split_once(" ethtool ") else { continue };
+            // What sets is no question.
+            let key = match command.split(' ').next() {
+                Some("-a") => "pause",
+                Some("-g") => "rings",
+                _ => continue,
+            };
+            let text = format!("== 1 {code}\n{}", said.join("\n"));
+            let output = Output { stdout: text.into_bytes(), ..Output::default() };
+            let answer = Settings::split(&[&format!("{key} eth0")], &[output]).remove(0).unwrap();
+            assert_eq!(answer, Answer::Refused(said.join(" ").trim().to_owned()), "{command}");
+            seen += 1;
+        }
+        assert_eq!(seen, 2);
+    }
+}
