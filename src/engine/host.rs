@@ -1,18 +1,19 @@
 //! One visit: a host's play carried out over one session.
 
-use super::batch::{Batch, Change, Folders, LOCK_SECONDS};
+use super::batch::Folders;
 use super::boot::Note;
-use super::reader::{Ending, Reader};
+use super::execution::{Errand, ended, problem};
+use super::reader::Ending;
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
 use crate::graph;
-use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who, Work};
+use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who};
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::small::SmallFile;
 use crate::resource::{Answers, Effect, Inquiry, Output, Question, Step};
 use crate::shell::Script;
-use crate::transport::{Deadline, Failure, FailureKind, Gate, Identity, Session, Target, Transport, never_began, sudo};
+use crate::transport::{Deadline, FailureKind, Gate, Identity, Session, Target, Transport};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,7 +172,7 @@ const ROOT: Become = Become { enabled: true, user: None };
 
 /// How a visit ended early.
 #[derive(Debug)]
-enum Stop {
+pub(super) enum Stop {
     /// There is no session.
     Unreachable(Problem),
     /// There was one, and it's no use going on.
@@ -323,24 +324,24 @@ impl Visit<'_> {
 }
 
 /// A visit under way.
-struct Going<'v> {
-    visit: &'v Visit<'v>,
-    session: Option<Box<dyn Session>>,
+pub(super) struct Going<'v> {
+    pub(super) visit: &'v Visit<'v>,
+    pub(super) session: Option<Box<dyn Session>>,
     /// The visit's end. A change is not cut short by the first interruption,
-    deadline: Deadline,
+    pub(super) deadline: Deadline,
     /// everything else is.
-    hasty: Deadline,
-    reconnected: bool,
-    kept: Kept,
+    pub(super) hasty: Deadline,
+    pub(super) reconnected: bool,
+    pub(super) kept: Kept,
 }
 
 /// What a visit keeps over a boot.
 pub(super) struct Kept {
     began: Instant,
     pub(super) executions: u32,
-    identities: HashMap<Who, Identity>,
+    pub(super) identities: HashMap<Who, Identity>,
     /// The generation of the host's state as last read, where the user is root.
-    generation: BTreeMap<Who, u64>,
+    pub(super) generation: BTreeMap<Who, u64>,
     pub(super) warnings: Vec<String>,
     tally: BTreeMap<Status, usize>,
     ignored: usize,
@@ -349,7 +350,7 @@ pub(super) struct Kept {
     changed: bool,
     pub(super) machine: Machine,
     /// Whether scripts hold values that no output may show.
-    secret: bool,
+    pub(super) secret: bool,
     /// What is noted on the host of a boot that isn't over.
     pub(super) note: Option<Note>,
 }
@@ -378,23 +379,6 @@ impl Kept {
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
-}
-
-/// What an execution is for.
-struct Errand<'e> {
-    who: &'e Who,
-    segment: Option<&'e Segment>,
-    calm: bool,
-    inquiry: &'e Inquiry,
-}
-
-/// What came of one.
-struct Report {
-    answers: Option<Answers>,
-    steps: BTreeMap<u32, Ran>,
-    ending: Ending,
-    failure: Option<Failure>,
-    owed: Vec<Owed>,
 }
 
 impl Going<'_> {
@@ -556,7 +540,7 @@ impl Going<'_> {
         Ok(())
     }
 
-    fn connect(&mut self) -> Result<(), Stop> {
+    pub(super) fn connect(&mut self) -> Result<(), Stop> {
         let visit = self.visit;
         visit.stage(Stage::Connecting);
         let deadline = self.hasty.within(visit.shared.limits.login + visit.target.connect_timeout.unwrap_or_default());
@@ -607,24 +591,6 @@ impl Going<'_> {
         }
         plan.absorb(who, &answers);
         Ok(report.owed)
-    }
-
-    /// An execution that only reads: one that breaks off is tried once more over a new session.
-    fn read(&mut self, who: &Who, inquiry: &Inquiry) -> Result<Report, Stop> {
-        let mut calm = false;
-        loop {
-            let report = self.execute(&Errand { who, segment: None, calm, inquiry })?;
-            match (&report.ending, &report.failure) {
-                (Ending::Complete, _) => return Ok(report),
-                (_, Some(failure)) if failure.kind == FailureKind::Lost && !self.reconnected => {
-                    self.reconnected = true;
-                    calm = true;
-                    self.connect()?;
-                }
-                (_, Some(failure)) => return Err(Stop::Broken(problem(failure))),
-                (ending, None) => return Err(Stop::Broken(ended(ending))),
-            }
-        }
     }
 
     /// Runs a segment and takes in what became of it. False if the host has moved on since it was probed, so that
@@ -685,134 +651,6 @@ impl Going<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// One execution. An error is one of sudo or of a session that never ran the batch.
-    fn execute(&mut self, errand: &Errand<'_>) -> Result<Report, Stop> {
-        let shared = self.visit.shared;
-        let login = &self.visit.target.user;
-        let identity = self.kept.identities.get(errand.who).cloned().unwrap_or_default();
-        let root = match errand.who {
-            Who::Login => login == "root",
-            Who::User(user) => &**user == "root",
-        };
-        let nonce = nonce().map_err(Stop::Broken)?;
-        let generation = self.kept.generation.get(errand.who).copied();
-        let batch = Batch {
-            nonce: &nonce,
-            run: &shared.run,
-            folders: shared.folders.clone(),
-            change: errand.segment.map(|s| Change { pieces: &s.pieces, generation, holder: &shared.holder }),
-            calm: errand.calm && root,
-            state: root,
-            fragments: errand.inquiry.fragments(),
-        };
-        let (deadline, limit) = self.deadline_of(errand);
-        let script = batch.compose();
-        if shared.show_scripts {
-            let hidden = "(a script with values of a no_log resource isn't shown)";
-            let text = if self.kept.secret { hidden.into() } else { script.as_str().into() };
-            (self.visit.events)(Event::Script { host: self.visit.target.host.as_str().into(), text });
-        }
-        let mut reader = Reader::new(&nonce, script);
-        if errand.segment.is_some() {
-            reader = reader.yields_to(&shared.interrupted);
-        }
-        let request = sudo::request(&identity, login, &nonce);
-        let Some(session) = &mut self.session else {
-            return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));
-        };
-        self.kept.executions += 1;
-        let mut elevated = sudo::Elevated::new(&mut reader, &identity, login, &nonce, &deadline);
-        let result = session.execute(&request, &mut elevated, &deadline);
-        let refusal = elevated.refusal(result.as_ref().ok());
-        drop(elevated);
-        if *reader.ending() == Ending::Silent {
-            if let Some(refusal) = refusal {
-                let user = match &identity {
-                    Identity::Sudo { user, .. } => user.as_str(),
-                    Identity::Login => login,
-                };
-                let (message, hint) = refusal.told(login, user);
-                return Err(Stop::Broken(Problem { kind: "sudo", message, hint }));
-            }
-            if let Ok(exit) = &result {
-                return Err(Stop::Broken(problem(&never_began(self.visit.target, &reader.noise(), exit))));
-            }
-        }
-        // After a lost session it waits for what that has begun, which is no other run.
-        if let Some(holder) = reader.waited_for().filter(|holder| *holder != shared.holder) {
-            self.kept.warnings.push(format!("it had to wait for {holder}"));
-        }
-        let owed = self.take_state(errand.who, &reader);
-        let failure = match result {
-            Err(failure) if failure.kind == FailureKind::Timeout => {
-                let message = format!("no answer within {} s", limit.as_secs());
-                Some(Failure::new(FailureKind::Timeout, message).hint("--timeout allows more"))
-            }
-            Err(failure) if failure.kind == FailureKind::Interrupted && errand.segment.is_some() => {
-                let message = "a second interruption cut it off while steps were running, and they may run on";
-                let hint = "run it again: what they did is seen then";
-                Some(Failure::new(FailureKind::Interrupted, message).hint(hint))
-            }
-            Err(failure) => Some(failure),
-            Ok(_) if *reader.ending() == Ending::Broken => {
-                let message = match reader.noise() {
-                    noise if noise.is_empty() => "the host's shell ended in the middle".to_owned(),
-                    noise => format!("the host's shell ended in the middle: {noise}"),
-                };
-                Some(Failure::new(FailureKind::Lost, message))
-            }
-            Ok(_) => None,
-        };
-        if failure.is_some() {
-            self.session = None;
-        }
-        let complete = *reader.ending() == Ending::Complete;
-        let answers = complete.then(|| errand.inquiry.answers(reader.outputs(errand.inquiry.fragments())));
-        Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed })
-    }
-
-    /// When an execution must have ended, beyond all deadlines on the host; and how long that is.
-    fn deadline_of(&self, errand: &Errand<'_>) -> (Deadline, Duration) {
-        // Beyond the deadlines on the host, so that those are seen to act: those of users' guards too.
-        let guards = errand.inquiry.fragments().iter().filter_map(|f| f.user).map(u64::from).sum();
-        let limit = self.visit.shared.limits.execution.max(Duration::from_secs(guards)) + Duration::from_secs(10);
-        let Some(segment) = errand.segment else {
-            let wait = if errand.calm { Duration::from_secs(LOCK_SECONDS.into()) } else { Duration::ZERO };
-            return (self.hasty.within(limit + wait), limit + wait);
-        };
-        let own = segment
-            .pieces
-            .iter()
-            .filter(|p| matches!(p.work, Work::Step(_) | Work::Joint(..)) && p.seconds != STEP_SECONDS);
-        let own: u64 = own.map(|p| u64::from(p.seconds)).sum();
-        let limit = limit + Duration::from_secs(own + u64::from(LOCK_SECONDS));
-        (self.deadline.within(limit), limit)
-    }
-
-    fn take_state(&mut self, who: &Who, reader: &Reader) -> Vec<Owed> {
-        let Some(state) = reader.state() else { return Vec::new() };
-        let mut lines = state.lines();
-        let Some(generation) = lines.next().and_then(|l| l.strip_prefix("root ")).and_then(|g| g.parse().ok()) else {
-            return Vec::new();
-        };
-        self.kept.generation.insert(who.clone(), generation);
-        // Whoever is root, the state is one.
-        for value in self.kept.generation.values_mut() {
-            *value = generation;
-        }
-        let mut lines = lines.peekable();
-        self.kept.note = None;
-        if lines.next_if(|l| *l == "note").is_some() {
-            let noted: Vec<&str> = lines.by_ref().take_while(|l| *l != "end of note").collect();
-            self.kept.note = Note::read(&noted.join("\n"));
-        }
-        let mut owed = Vec::new();
-        while let (Some(address), Some(title), Some(run)) = (lines.next(), lines.next(), lines.next()) {
-            owed.push(Owed { address: address.to_owned(), title: title.to_owned(), run: run.to_owned() });
-        }
-        owed
     }
 
     /// What `when` left out.
@@ -909,41 +747,4 @@ fn moved_on() -> Problem {
         message: "another run changed this host between our probe and our change, three times".to_owned(),
         hint: Some("let the other run finish, then run it again".to_owned()),
     }
-}
-
-fn problem(failure: &Failure) -> Problem {
-    Problem { kind: failure.kind.name(), message: failure.message.clone(), hint: failure.hint.clone() }
-}
-
-fn ended(ending: &Ending) -> Problem {
-    let (kind, message, hint) = match ending {
-        Ending::Locked(holder) => (
-            "lock",
-            format!("{holder} is changing this host, and wasn't done after {LOCK_SECONDS} s"),
-            Some("let it finish, then run it again"),
-        ),
-        Ending::Interrupted(holder) => (
-            FailureKind::Interrupted.name(),
-            format!("the run was interrupted while it waited for {holder}, and nothing was changed"),
-            None,
-        ),
-        Ending::Unlockable(why) => (
-            "lock",
-            format!("nothing was changed, since no lock can be taken: {why}"),
-            Some("make it so, then run it again"),
-        ),
-        _ => (FailureKind::Lost.name(), "the host's shell ended in the middle".to_owned(), None),
-    };
-    Problem { kind, message, hint: hint.map(str::to_owned) }
-}
-
-/// 16 random hexadecimal digits.
-fn nonce() -> Result<String, Problem> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|e| Problem {
-        kind: "internal",
-        message: format!("this machine gives no random numbers: {e}"),
-        hint: None,
-    })?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }

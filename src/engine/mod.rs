@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod boot;
+mod execution;
 pub mod host;
 mod pool;
 pub mod reader;
