@@ -288,6 +288,7 @@ fn shared(reach: &Reach, defaults: &Defaults, transport: Carriers, show_scripts:
         limits: Limits { execution, ..Limits::default() },
         folders: Folders::default(),
         holder: format!("run {run} of {}", whence(defaults)),
+        whence: format!("{} {}", whence(defaults), std::process::id()),
         run,
         show_scripts,
         interrupted,

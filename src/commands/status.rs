@@ -17,7 +17,7 @@ struct Open;
 
 const ASK: &str = r#"[ "$(id -u)" = 0 ] || { echo 'netplay keeps what it knows where only root may read it' >&2; exit 1; }
 echo "now $(cat /proc/sys/kernel/random/boot_id)"
-[ ! -f "$L/reboot" ] || while IFS= read -r l; do echo "note $l"; done <"$L/reboot"
+[ ! -e "$L/reboot" ] || { echo "noted $L/reboot"; head -c 65536 "$L/reboot" 2>/dev/null | tr -d '\000' | sed 's/^/note /'; echo; }
 for f in "$L/pending/"*; do [ ! -f "$f" ] || while IFS= read -r l; do echo "pending ${f##*/} $l"; done <"$f"; done
 for f in "$L/owed/"*; do
   [ -f "$f" ] || continue
@@ -79,6 +79,10 @@ fn told(answer: &str) -> String {
         lines.push(format!("run {} began{since} {what} ({}); {drained}; {booted}", note.run, note.why.join(", ")));
         lines.push("  an apply of a play with `reboot`, or with `--reboot needed`, finishes it".to_owned());
     }
+    if let (Some(path), None) = (of("noted").first(), Note::read(&of("note").join("\n"))) {
+        lines
+            .push(format!("what is noted in {path} of a boot can't be read: remove it if no run is booting this host"));
+    }
     for pending in of("pending") {
         let words: Vec<&str> = pending.split_whitespace().collect();
         let [card, parameter, wanted, _, boot, loads] = words.as_slice() else { continue };
@@ -103,6 +107,8 @@ mod tests {
     #[test]
     fn what_is_open_is_told_in_words() {
         assert_eq!(told("now b\n"), "nothing is open\n");
+        let rubbish = told("now b\nnoted /var/lib/netplay/reboot\nnote run r1\n");
+        assert!(rubbish.starts_with("what is noted in /var/lib/netplay/reboot of a boot can't be read"), "{rubbish}");
         let answer = "now b\nnote run r1\nnote rung reboot\nnote drain slurm n1\nnote why mlxconfig:all (A)\nnote boot_id a\nnote since \
                       1764590000\npending 0000:86:00.0 A 1 0 a reboot\npending 0000:86:00.0 B 2 0 b reboot\npending 0000:86:00.0 C 3 0 a \
                       power_cycle\nowed restart network\nby r0\n";

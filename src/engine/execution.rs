@@ -167,6 +167,12 @@ impl Going<'_> {
         if lines.next_if(|l| *l == "note").is_some() {
             let noted: Vec<&str> = lines.by_ref().take_while(|l| *l != "end of note").collect();
             self.kept.note = Note::read(&noted.join("\n"));
+            let path = format!("{}/reboot", self.visit.shared.folders.state);
+            let warning =
+                format!("what is noted in {path} of a boot can't be read: remove it if no run is booting this host");
+            if self.kept.note.is_none() && !self.kept.warnings.contains(&warning) {
+                self.kept.warnings.push(warning);
+            }
         }
         let mut owed = Vec::new();
         while let (Some(address), Some(title), Some(run)) = (lines.next(), lines.next(), lines.next()) {

@@ -54,6 +54,8 @@ pub struct Shared {
     pub run: Arc<str>,
     /// Who changes, for others that wait for the lock.
     pub holder: String,
+    /// Who runs it, on which machine, and as which process: `root@head1 4711`.
+    pub whence: String,
     /// Whether each script is told before it is sent (`-vv`).
     pub show_scripts: bool,
     /// Set when the run is interrupted.
@@ -457,6 +459,18 @@ impl Going<'_> {
             self.probe(plan, &who, true)?;
         }
         self.survey(plan, true)?;
+        if let Some(note) = &self.kept.note {
+            if *note.run != *self.visit.shared.run
+                && note.is_alive(&self.visit.shared.whence)
+                && !self.visit.policy.check
+            {
+                return Err(Stop::Broken(super::boot::busy(note)));
+            }
+            // An earlier run booted it for just this.
+            if self.kept.machine.as_ref().is_some_and(|(boot, _)| boot != note.boot()) && plan.boot_made(&note.why) {
+                self.kept.changed = true;
+            }
+        }
         let mut moved = 0;
         loop {
             let next = plan.advance();

@@ -199,8 +199,13 @@ impl Round<'_> {
         sink(event);
     }
 
-    fn over(&mut self, at: usize, event: Box<HostEvent>, sink: &mut dyn FnMut(Event)) {
+    fn over(&mut self, at: usize, mut event: Box<HostEvent>, sink: &mut dyn FnMut(Event)) {
         self.hosts[at] = Is::Over;
+        if let (true, Some(why)) = (self.play.policy.check, &self.batch[at].way.refused)
+            && !event.reboot_pending.is_empty()
+        {
+            event.warnings.push(format!("it wouldn't be booted: {why}"));
+        }
         if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
             self.lost += 1;
             self.ledger.lost.insert(event.host.clone());
@@ -231,6 +236,11 @@ impl Round<'_> {
             Visited::Done(event, mut kept) => {
                 if let Some(machine) = kept.machine.clone() {
                     self.ledger.meet(machine, &name, sink);
+                }
+                // Another run is at it: it isn't this one's to finish.
+                if let Some(problem) = event.error.as_ref().filter(|e| e.kind == "reboot") {
+                    kept.note = None;
+                    self.away(at, Some(problem.message.clone()));
                 }
                 if event.status == HostStatus::Unreachable {
                     let why = event.error.as_ref().map_or("", |e| &e.message);
@@ -347,6 +357,8 @@ impl Round<'_> {
             .map(|at| {
                 let host = self.name(at);
                 if let Some(names) = twins(&host) {
+                    let mut names = names.clone();
+                    names.sort();
                     let message =
                         format!("it isn't booted: {} are one machine by boot_id and machine-id", names.join(" and "));
                     let hint = Some(

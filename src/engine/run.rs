@@ -164,6 +164,7 @@ impl Ledger {
             }
         }
         let mut planned = std::mem::take(&mut self.planned);
+        planned.retain(|(host, _)| hosts.iter().any(|h| name(h) == *host && h.way.refused.is_none()));
         planned.sort_by_key(|(host, _)| hosts.iter().position(|h| name(h) == *host));
         if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
             let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);

@@ -148,6 +148,7 @@ impl World {
             folders: Folders { state: path("lib"), run: path("run") },
             run: "r1".into(),
             holder: "run r1 of me".into(),
+            whence: "me@here 1".into(),
             show_scripts: false,
             interrupted: Arc::default(),
             cut: Arc::default(),

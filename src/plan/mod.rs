@@ -327,6 +327,15 @@ impl Plan {
         self.play.boot_for.is_some()
     }
 
+    /// Takes note that an earlier run has booted the host for these reasons; whether that was what this one was asked for.
+    pub fn boot_made(&mut self, reasons: &[String]) -> bool {
+        let made = self.play.boot_for.as_ref().is_some_and(|why| reasons.iter().any(|r| **r == **why));
+        if made {
+            self.play.boot_for = None;
+        }
+        made
+    }
+
     fn handler_of(&self, owed: &Owed) -> Option<usize> {
         (0..self.play.handlers.len()).find(|&h| self.debt(h).lines()[0] == owed.lines()[0])
     }

@@ -361,6 +361,92 @@ fn kubernetes_is_drained_and_uncordoned_where_it_was_netplay() {
 }
 
 #[test]
+fn a_second_run_keeps_off_and_what_is_going_down_is_waited_for() {
+    let hosts = hosts(2);
+    let [slow, other] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    slow.fault("slow-shutdown 12");
+    let before = boots(&hosts);
+    let netplay = logged(&hosts);
+    let log = netplay.path("log");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut child = netplay.start();
+    let start = Instant::now();
+    // While the first run lives, another one leaves its hosts alone.
+    while slow.sh("cat /var/lib/netplay/reboot 2>/dev/null || :").is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no note");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let second = Told::by(&apply(&hosts, &playbook("  reboot: {timeout: 60}\n"), &["--limit", slow.0]), 2);
+    assert!(problem(&second, slow.0).contains("is booting it (mlxconfig:all"), "{}", second.run.stdout);
+    while slow.sh("systemctl is-system-running || :") != "stopping\n" {
+        assert!(start.elapsed() < Duration::from_secs(60), "it doesn't go down");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // When it is dead, the next one sees that the host goes down, and neither orders it again nor gives it back before.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    other.wait_for_boot(before[1] + 1);
+    let third = Told::by(&netplay, 0);
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 1).collect::<Vec<_>>(), "{}", third.run.stdout);
+    assert_eq!(logged().lines().filter(|l| l.starts_with("undrain")).count(), 2, "{}", logged());
+
+    // A host that couldn't be given back is given back by the next run.
+    for host in hosts.each() {
+        host.card(&format!("poke {CARD} NUM_OF_VFS 2"));
+    }
+    let limit = ["--limit", other.0];
+    let reboot = "{timeout: 60, drain: {command: 'true', undrain: 'echo no way; exit 7'}}";
+    let vfs = |n: u32| playbook(&format!("  reboot: {reboot}\n")).replace("NUM_OF_VFS: 4", &format!("NUM_OF_VFS: {n}"));
+    let told_ = Told::by(&apply(&hosts, &vfs(2), &limit), 2);
+    assert!(problem(&told_, other.0).contains("giving it back failed: exit code 7: no way"), "{}", told_.run.stdout);
+    let mended = vfs(2).replace("echo no way; exit 7", "true");
+    let told_ = Told::by(&apply(&hosts, &mended, &limit), 0);
+    assert!(told_.warnings().contains("this run sees to the rest"), "{}", told_.run.stdout);
+    other.sh("test ! -e /var/lib/netplay/reboot");
+    assert_eq!(other.boots(), before[1] + 2);
+}
+
+#[test]
+fn hosts_are_booted_without_a_playbook_and_once_for_a_reason() {
+    let hosts = Hosts::take(Kind::Sysd, 2);
+    let before = boots(&hosts);
+    let reboot = |more: &[&str]| {
+        let all = [
+            "reboot",
+            "-i",
+            "inventory.yaml",
+            "--reason",
+            "new kernel",
+            "--set",
+            "max_unavailable=2",
+            "--set",
+            "timeout=60",
+        ];
+        Netplay::new(&hosts, &[&all[..], more].concat())
+    };
+    let check = reboot(&["--check"]).run().exits(0);
+    assert!(check.stderr.contains("would boot 2 hosts, at most 2 at once"), "{}", check.stderr);
+    assert_eq!(boots(&hosts), before);
+    let netplay = reboot(&[]);
+    let mut child = netplay.start();
+    let start = Instant::now();
+    while boots(&hosts) != before.iter().map(|n| n + 1).collect::<Vec<_>>() {
+        assert!(start.elapsed() < Duration::from_secs(60), "they don't boot");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let status = || Netplay::new(&hosts, &["status", "-i", "inventory.yaml"]).run().exits(0).stdout;
+    if !status().contains("nothing is open") {
+        assert!(status().contains("to boot it (new kernel); it wasn't drained; it has booted since"), "{}", status());
+    }
+    netplay.run().exits(0);
+    assert!(status().contains("nothing is open"), "{}", status());
+    // The first run may have come to its end on one of them before it was killed: then it was asked for anew.
+    assert!(boots(&hosts).iter().zip(&before).all(|(now, n)| *now <= n + 2), "{:?}", boots(&hosts));
+}
+
+#[test]
 fn never_more_than_the_budget_are_away_though_the_controller_is_killed_and_hosts_are_lost() {
     const MOST: usize = 12;
     let hosts = Hosts::take(Kind::Fleet, 60);

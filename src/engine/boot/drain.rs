@@ -3,6 +3,7 @@
 
 use crate::resource::Output;
 use crate::shell::Script;
+use std::time::Duration;
 
 /// How a host is drained.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -244,11 +245,29 @@ fn reason(run: &str, why: &str) -> String {
     text.chars().map(|c| if c.is_control() || "[]\"'".contains(c) { ' ' } else { c }).take(200).collect()
 }
 
+/// Whether the scheduler says that somebody else has taken the host out.
+pub(super) fn by_others(output: &Output, drain: &Drain) -> bool {
+    output.code == OTHERS && !matches!(drain, Drain::Command { .. })
+}
+
+/// What a command said last, which says why it failed.
+pub(super) fn last_lines(said: &str) -> String {
+    const LINES: usize = 8;
+    let lines: Vec<&str> = said.lines().collect();
+    let left_out = lines.len().saturating_sub(LINES);
+    let dots = if left_out > 0 { "… " } else { "" };
+    format!("{dots}{}", lines[left_out..].join("\n").chars().take(2000).collect::<String>())
+}
+
 /// Judges what the drain's script gave.
-pub(super) fn judge(output: &Output, command: bool) -> Drained {
-    let said = output.complaint();
+pub(super) fn judge(output: &Output, command: bool, limit: Duration) -> Drained {
+    let said = last_lines(&output.complaint());
     match output.code {
         0 => Drained::Yes,
+        124 | 137 if command => {
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            Drained::No(format!("its command didn't end within the {} s of `drain_timeout`{said}", limit.as_secs()))
+        }
         NOT_YET if !command => Drained::NotYet(said),
         OTHERS if !command => Drained::ByOthers(said),
         code if said.is_empty() => Drained::No(format!("exit code {code}, and it said nothing")),

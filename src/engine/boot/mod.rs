@@ -245,8 +245,22 @@ impl Trip {
         if let Some(why) = &way.refused {
             return Err(refusal(why.clone()));
         }
+        let known = self.kept().note.as_ref().map(|note| note.run.clone());
         let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(), facts::of_host()])?;
         let pulse = pulse_of(&answers)?;
+        if let Some(note) = self.kept().note.clone().filter(|note| *note.run != *visit.shared.run) {
+            if known.as_ref() != Some(&note.run) {
+                return Err(busy(&note));
+            }
+            // What an earlier run ordered is under way.
+            if pulse.boot == note.before.boot && pulse.system.as_deref() == Some("stopping") {
+                self.drain = Drain::of_note(&note.drain, &way.drain);
+                (self.before, self.drained) = (note.before, true);
+                self.say(visit, BootStep::Booting, self.why());
+                self.enter(Stage::Wait);
+                return Ok(None);
+            }
+        }
         if let (Some(here), false) = (here(), pulse.machine.is_empty())
             && here == (pulse.boot.clone(), pulse.machine.clone())
         {
@@ -266,8 +280,13 @@ impl Trip {
         } else {
             self.before.boot = pulse.boot;
         }
-        let mut script =
-            note::write(&visit.shared.folders, &visit.shared.run, &self.drain.noted(), &self.boot, &self.before);
+        let mut script = note::write(
+            &visit.shared.folders,
+            (&visit.shared.run, &visit.shared.whence),
+            &self.drain.noted(),
+            &self.boot,
+            &self.before,
+        );
         let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
         if order {
             script = script.user(order_script(visit, play).as_str());
@@ -292,9 +311,10 @@ impl Trip {
         };
         let command = matches!(self.drain, Drain::Command { .. });
         let seconds = if command { play.drain_timeout.as_secs() } else { 60 };
-        let output = play.desk.run(visit, &script, u32::try_from(seconds).unwrap_or(u32::MAX), false);
+        // A command of the operator's that was begun is waited for: what it does later would be done to a host given back.
+        let output = play.desk.run(visit, &script, u32::try_from(seconds).unwrap_or(u32::MAX), command);
         let verdict = match &output {
-            Ok(output) => drain::judge(output, command),
+            Ok(output) => drain::judge(output, command, play.drain_timeout),
             Err(problem) => Drained::No(problem.message.clone()),
         };
         match verdict {
@@ -345,7 +365,8 @@ impl Trip {
                 self.change(visit, &Script::new().line("sync"))?;
                 let output = play.desk.run(visit, &Script::new().user(command), 120, true)?;
                 if output.code != 0 {
-                    let message = format!("its power wasn't cycled: exit code {}: {}", output.code, output.complaint());
+                    let said = drain::last_lines(&output.complaint());
+                    let message = format!("its power wasn't cycled: exit code {}: {said}", output.code);
                     let hint = Some(format!("`power_cycle` runs on {}", play.desk.target.host));
                     return Err(Problem { kind: "power_cycle", message, hint });
                 }
@@ -445,7 +466,10 @@ impl Trip {
             self.tries += 1;
             return Turn::Later(self, Duration::from_secs(5));
         }
-        if let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders)) {
+        // By the note the next run gives it back, if this one couldn't.
+        if undone.is_ok()
+            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
+        {
             self.kept_mut().warnings.push(format!("that it was booted stays noted on it: {}", problem.message));
         }
         match undone {
@@ -491,7 +515,15 @@ impl Trip {
         if output.code == 0 {
             return Ok(());
         }
-        let message = format!("giving it back failed: exit code {}: {}", output.code, output.complaint());
+        if drain::by_others(&output, &self.drain) {
+            let said = output.complaint();
+            self.kept_mut()
+                .warnings
+                .push(format!("somebody else keeps it out of service now, and it isn't given back: {said}"));
+            return Ok(());
+        }
+        let said = drain::last_lines(&output.complaint());
+        let message = format!("giving it back failed: exit code {}: {said}", output.code);
         let hint = Some(format!("the command runs on {}; give it back by hand", play.desk.target.host));
         Err(Problem { kind: "undrain", message, hint })
     }
@@ -553,6 +585,15 @@ fn pulse_of(answers: &Answers) -> Result<Pulse, Problem> {
 /// long one.
 fn pause(since: Instant) -> Duration {
     (since.elapsed() / 25).clamp(Duration::from_millis(500), Duration::from_secs(15))
+}
+
+/// That another run is at it.
+pub(super) fn busy(note: &Note) -> Problem {
+    Problem {
+        kind: "reboot",
+        message: format!("run {} of {} is booting it ({})", note.run, note.by, note.why.join(", ")),
+        hint: Some("let that run finish, then run this again".to_owned()),
+    }
 }
 
 fn refusal(why: String) -> Problem {

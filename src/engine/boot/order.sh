@@ -6,6 +6,8 @@ if [ "$k" = 1 ]; then
 fi
 ( umask 077; mkdir -p "$R" && printf '%s\n' "$go" >"$R/boot.sh" ) 2>&1 || exit 1
 if [ -d /run/systemd/system ] && command -v systemd-run >/dev/null; then
+  # It was told so already, or goes down.
+  ! systemctl is-active --quiet netplay-reboot.timer && [ "$(systemctl is-system-running 2>/dev/null)" != stopping ] || exit 0
   systemctl reset-failed netplay-reboot.service 2>/dev/null
   systemd-run --quiet --collect --unit=netplay-reboot --on-active=2 --timer-property=AccuracySec=100ms /bin/sh "$R/boot.sh" 2>&1 || exit 1
 else
