@@ -218,7 +218,7 @@ pub struct Reboot {
     #[command(flatten)]
     pub reach: Reach,
     /// Why, as it is told, noted on the hosts and given to the scheduler
-    #[arg(long, value_name = "TEXT", required = true)]
+    #[arg(long, value_name = "TEXT", required = true, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub reason: String,
     /// A key of a play's `reboot`, such as `max_unavailable=5%`, `drain=slurm`, `drain_on=head1`; repeatable
     #[arg(short, long, value_name = "KEY=VALUE")]

@@ -162,6 +162,14 @@ pub(super) enum Visited {
     Done(Box<HostEvent>, Box<Kept>),
     /// It goes on after a boot.
     Boot(Box<Paused>, Boot),
+    /// An earlier run has booted it: it goes on when that is proven.
+    Proof(Box<Paused>, Note),
+}
+
+/// What a plan waits for.
+pub(super) enum Pause {
+    Boot(Boot),
+    Proof(Note),
 }
 
 /// What a visit found of the machine: its boot_id and machine-id, if both could be read.
@@ -219,11 +227,15 @@ impl Visit<'_> {
         (event, going.kept.machine.take())
     }
 
-    fn visited(&self, mut going: Going<'_>, result: Result<Option<(Plan, Boot)>, Stop>) -> Visited {
+    fn visited(&self, mut going: Going<'_>, result: Result<Option<(Plan, Pause)>, Stop>) -> Visited {
         let result = match result {
-            Ok(Some((plan, boot))) => {
+            Ok(Some((plan, pause))) => {
                 self.stage(Stage::Waiting);
-                return Visited::Boot(Box::new(Paused { plan, kept: going.kept }), boot);
+                let paused = Box::new(Paused { plan, kept: going.kept });
+                return match pause {
+                    Pause::Boot(boot) => Visited::Boot(paused, boot),
+                    Pause::Proof(note) => Visited::Proof(paused, note),
+                };
             }
             Ok(None) => Ok(()),
             Err(stop) => Err(stop),
@@ -355,6 +367,8 @@ pub(super) struct Kept {
     pub(super) secret: bool,
     /// What is noted on the host of a boot that isn't over.
     pub(super) note: Option<Note>,
+    /// Whether what an earlier run booted was handed over to be proven.
+    proven: bool,
 }
 
 impl Default for Kept {
@@ -372,6 +386,7 @@ impl Default for Kept {
             machine: None,
             secret: false,
             note: None,
+            proven: false,
         }
     }
 }
@@ -384,7 +399,7 @@ impl Kept {
 }
 
 impl Going<'_> {
-    fn run(&mut self, play: HostPlay) -> Result<Option<(Plan, Boot)>, Stop> {
+    fn run(&mut self, play: HostPlay) -> Result<Option<(Plan, Pause)>, Stop> {
         self.connect()?;
         let play = if play.wants_facts { self.facts(&play.become_)? } else { play };
         if let Some(why) = play.boot_for.as_ref().filter(|_| self.visit.policy.check) {
@@ -410,9 +425,9 @@ impl Going<'_> {
     }
 
     /// Carries a plan out, from its probe to its end or to a boot.
-    fn go_on(&mut self, mut plan: Plan) -> Result<Option<(Plan, Boot)>, Stop> {
+    fn go_on(&mut self, mut plan: Plan) -> Result<Option<(Plan, Pause)>, Stop> {
         let result = match self.carry_out(&mut plan) {
-            Ok(Some(boot)) => return Ok(Some((plan, boot))),
+            Ok(Some(pause)) => return Ok(Some((plan, pause))),
             Ok(None) => Ok(()),
             Err(stop) => Err(stop),
         };
@@ -451,7 +466,7 @@ impl Going<'_> {
         result
     }
 
-    fn carry_out(&mut self, plan: &mut Plan) -> Result<Option<Boot>, Stop> {
+    fn carry_out(&mut self, plan: &mut Plan) -> Result<Option<Pause>, Stop> {
         self.visit.stage(Stage::Probing);
         // Who has no resources runs as nobody, and is looked at as root.
         if plan.users().is_empty() {
@@ -459,16 +474,18 @@ impl Going<'_> {
             self.probe(plan, &who, true)?;
         }
         self.survey(plan, true)?;
-        if let Some(note) = &self.kept.note {
-            if *note.run != *self.visit.shared.run
-                && note.is_alive(&self.visit.shared.whence)
-                && !self.visit.policy.check
-            {
-                return Err(Stop::Broken(super::boot::busy(note)));
+        if let Some(note) = self.kept.note.clone().filter(|n| *n.run != *self.visit.shared.run && !self.kept.proven) {
+            let policy = self.visit.policy;
+            if note.is_alive(&self.visit.shared.whence) && !policy.check {
+                return Err(Stop::Broken(super::boot::busy(&note)));
             }
-            // An earlier run booted it for just this.
-            if self.kept.machine.as_ref().is_some_and(|(boot, _)| boot != note.boot()) && plan.boot_made(&note.why) {
-                self.kept.changed = true;
+            if self.kept.machine.as_ref().is_some_and(|(boot, _)| boot != note.boot()) {
+                // An earlier run booted it for just this.
+                self.kept.changed |= plan.boot_made(&note.why);
+                if policy.boots.is_some() && !policy.check {
+                    self.kept.proven = true;
+                    return Ok(Some(Pause::Proof(note)));
+                }
             }
         }
         let mut moved = 0;
@@ -477,7 +494,7 @@ impl Going<'_> {
             self.tell(plan);
             match next {
                 Next::Done => return Ok(None),
-                Next::Boot(boot) => return Ok(Some(boot)),
+                Next::Boot(boot) => return Ok(Some(Pause::Boot(boot))),
                 Next::Probe(who) => {
                     self.probe(plan, &who, false)?;
                 }

@@ -154,6 +154,7 @@ impl Round<'_> {
                     let name = self.name(at);
                     match left {
                         Left::Back => _ = self.ledger.away.remove(&name),
+                        Left::AsItWas => {}
                         Left::Away(why) => self.away(at, Some(why)),
                     }
                     if let Some(machine) = machine {
@@ -220,18 +221,21 @@ impl Round<'_> {
         match visited {
             Visited::Boot(paused, boot) => {
                 self.hosts[at] = Is::OnItsWay;
-                let begun = paused.kept.note.is_some();
+                let machine = paused.kept.machine.clone();
                 let trip = Trip::new(paused, boot, way);
-                if let Some(machine) = trip.machine() {
+                if let Some(machine) = machine {
                     self.ledger.meet(machine, &name, sink);
                 }
-                // One that an earlier run has begun with is away already.
-                if begun {
-                    self.away(at, None);
-                    desk.give(at, Job::Turn(trip));
-                } else {
-                    self.waiting.push((at, trip));
+                self.waiting.push((at, trip));
+            }
+            // It has booted already: that takes nobody else away.
+            Visited::Proof(paused, note) => {
+                self.hosts[at] = Is::OnItsWay;
+                if let Some(machine) = paused.kept.machine.clone() {
+                    self.ledger.meet(machine, &name, sink);
                 }
+                self.away(at, None);
+                desk.give(at, Job::Turn(Trip::proof(paused, note, way)));
             }
             Visited::Done(event, mut kept) => {
                 if let Some(machine) = kept.machine.clone() {
@@ -287,8 +291,8 @@ impl Round<'_> {
             );
             return self.give_up(desk, |_| Some(Problem { kind: "stopped", message: message.clone(), hint: None }));
         }
-        // As they stand in the play, which is the order that a check told.
-        self.waiting.sort_by_key(|(at, _)| *at);
+        // As they stand in the play, which is the order that a check told; those that are drained already first.
+        self.waiting.sort_by_key(|(at, trip)| (!trip.begun(), *at));
         let domains: Vec<Option<String>> =
             self.waiting.iter().map(|(at, _)| self.batch[*at].way.domain.clone()).collect();
         match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {

@@ -168,8 +168,12 @@ impl Ledger {
         planned.sort_by_key(|(host, _)| hosts.iter().position(|h| name(h) == *host));
         if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
             let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);
-            let at_most = reboot.at_most(planned.len(), self.most, drained);
-            let (play, at_once) = (play.name.clone(), self.most.min(planned.len()));
+            let domain = |name_: &Arc<str>| hosts.iter().find(|h| name(h) == *name_).and_then(|h| h.way.domain.clone());
+            let rounds = rolling::rounds(self.most, planned.iter().map(|(host, _)| domain(host)).collect());
+            let at_once = rounds.iter().map(Vec::len).max().unwrap_or(0);
+            let at_most = reboot.at_most(rounds.len(), drained);
+            let planned = rounds.concat().into_iter().map(|i| planned[i].clone()).collect();
+            let play = play.name.clone();
             sink(Event::BootsPlanned(BootsPlanned { play, hosts: planned, at_once, at_most }));
         }
     }

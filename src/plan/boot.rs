@@ -21,6 +21,16 @@ pub struct Boot {
     pub reasons: Vec<String>,
 }
 
+/// What waits for a boot, in words: `NUM_OF_VFS 16`.
+fn what(change: &Change) -> String {
+    let field = change.field.strip_suffix(" next boot").unwrap_or(&change.field);
+    format!("{field} {}", show(&change.to))
+}
+
+fn show(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 impl Rung {
     /// What is needed for a change to take effect, if it is a boot at all.
     fn of(effect: Effect) -> Option<Rung> {
@@ -47,8 +57,7 @@ impl Plan {
             let open: Vec<&Change> = changes.iter().filter(due).filter(open).collect();
             let Some(rung) = open.iter().filter_map(|c| Rung::of(c.effect)).max() else { continue };
             let item = self.item(i);
-            let mut fields: Vec<&str> =
-                open.iter().map(|c| c.field.strip_suffix(" next boot").unwrap_or(&c.field)).collect();
+            let mut fields: Vec<String> = open.iter().map(|c| what(c)).collect();
             fields.dedup();
             let reason = match item.no_log {
                 true => item.address.to_string(),
@@ -133,15 +142,21 @@ impl Plan {
 
     /// That what the host was booted for isn't there: a second boot for it would not bring it either.
     pub(super) fn not_taken(&self, i: usize, now: &Assessment) -> Option<Trouble> {
-        let waits = |c: &Change| self.booted_for.contains(&(i, c.field.clone(), c.to.clone()));
+        let address = &*self.item(i).address;
+        let made = |c: &Change| {
+            let what = what(c);
+            self.made.iter().any(|why| {
+                let of = why.strip_prefix(address).and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')'));
+                of.is_some_and(|of| of.split(", ").any(|w| w == what))
+            })
+        };
+        let waits = |c: &Change| self.booted_for.contains(&(i, c.field.clone(), c.to.clone())) || made(c);
         let earlier = self.slots[i].earlier.as_ref().is_some_and(|o| o.status == Status::RebootPending);
         let open: Vec<&Change> = now.changes.iter().filter(|c| c.effect != Effect::Now && waits(c)).collect();
-        // What was set, and was set back by the boot.
-        let open = if open.is_empty() && earlier { now.unapplied.iter().collect() } else { open };
+        let open = if open.is_empty() { now.unapplied.iter().filter(|c| earlier || made(c)).collect() } else { open };
         if open.is_empty() {
             return None;
         }
-        let show = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
         let each = open.iter().map(|c| {
             let field = c.field.strip_suffix(" next boot").unwrap_or(&c.field);
             let set = now.changes.iter().find(|s| s.effect == Effect::Now && s.field == format!("{field} next boot"));
@@ -151,7 +166,8 @@ impl Plan {
         let told = each.collect::<Vec<_>>().join("; ");
         Some(Trouble::new(format!("the firmware didn't take it: the host was booted for it, and {told}")).hint(
             "no second boot is made for it; look whether it needs a power cycle (`power_cycle` of the play's `reboot`), \
-             another parameter first, or a newer firmware",
+             another parameter first, or a newer firmware; to have it booted for this once more, remove /var/lib/netplay/reboot \
+             there",
         ))
     }
 

@@ -194,6 +194,8 @@ pub struct Plan {
     warnings: Vec<String>,
     /// What the host was booted for in this visit: position, field, and what it was to be.
     booted_for: Vec<(usize, String, serde_json::Value)>,
+    /// What an earlier run booted it for.
+    made: Vec<String>,
     /// Files that changes were told of: what the changes were planned from, and what the last one made.
     told: BTreeMap<String, (Bytes, Bytes)>,
 }
@@ -269,6 +271,7 @@ impl Plan {
             told: BTreeMap::new(),
             gate: None,
             booted_for: Vec::new(),
+            made: Vec::new(),
             run: run.clone(),
             play,
             graph,
@@ -333,6 +336,7 @@ impl Plan {
         if made {
             self.play.boot_for = None;
         }
+        self.made = reasons.to_vec();
         made
     }
 

@@ -123,8 +123,16 @@ fn what_a_boot_does_not_bring_fails_and_is_booted_for_once() {
     assert_eq!(boots(&hosts), once);
     // Nor does the next run boot for what is set and wasn't taken; a reset of the firmware is another matter.
     let names = format!("{},{}", stubborn.0, fwreset.0);
-    let again = run(&hosts, "{max_unavailable: 3, timeout: 60}", &["--limit", &names], 0);
+    let names = format!("{names},{}", resets.0);
+    let again = run(&hosts, "{max_unavailable: 3, timeout: 60}", &["--limit", &names], 2);
     assert!(again.warnings().contains("NUM_OF_VFS is not reported as applied"), "{}", again.run.stdout);
+    for host in hosts.each() {
+        let problem = self::problem(&again, host.0);
+        assert!(
+            problem.contains("the firmware didn't take it") && problem.contains("/var/lib/netplay/reboot"),
+            "{problem}"
+        );
+    }
     assert_eq!(boots(&hosts), once);
 }
 
@@ -153,6 +161,15 @@ fn a_firmware_reset_before_the_boot_and_a_power_cycle_where_the_device_says_so()
     for host in [fwreset, cold] {
         assert_eq!(host.card(&format!("show {CARD} NUM_OF_VFS")).trim(), "0 4 4");
     }
+    // Whatever the command says, its power may have been off: that is waited for.
+    let fails = reboot
+        .replace("inventory_hostname }}'", "inventory_hostname }}; exit 1'")
+        .replace("firmware_reset: true, ", "");
+    cold.card(&format!("poke {CARD} NUM_OF_VFS 0"));
+    cold.sh("rm -rf /var/lib/netplay/pending");
+    let playbook = playbook(&format!("  reboot: {fails}\n")).replace("NUM_OF_VFS: 4", "NUM_OF_VFS: 5");
+    let told = Told::by(&apply(&hosts, &playbook, &["--limit", cold.0]), 0);
+    assert_eq!(told.status("mlxconfig:all"), "changed");
     // A warm boot by somebody else doesn't make it so, and isn't taken for a power cycle.
     refused.reboot();
     let told = run(&hosts, "{timeout: 60}", &["--limit", refused.0, "--detailed-exitcode"], 3);

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 const SYSTEM: Duration = Duration::from_secs(300);
 /// How long ports may take to become active then: a subnet manager's sweep takes tens of seconds.
 const PORTS: Duration = Duration::from_secs(180);
+/// Seconds that a command which cycles power may take.
+const POWER_CYCLE: u32 = 120;
 /// How often giving a host back is tried.
 const TRIES: u32 = 3;
 
@@ -62,10 +64,10 @@ pub struct Way {
 }
 
 impl Reboot {
-    /// How long so many hosts take at most, so many of them at once.
-    pub(super) fn at_most(&self, hosts: usize, at_once: usize, drained: bool) -> Duration {
+    /// How long so many rounds take at most.
+    pub(super) fn at_most(&self, rounds: usize, drained: bool) -> Duration {
         let drain = if drained { self.drain_timeout } else { Duration::ZERO };
-        let rounds = u32::try_from(hosts.div_ceil(at_once.max(1))).unwrap_or(u32::MAX);
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
         (drain + self.timeout + SYSTEM.min(self.timeout) + PORTS.min(self.timeout)).saturating_mul(rounds)
     }
 }
@@ -84,6 +86,12 @@ pub(super) struct Trip {
     drain: Drain,
     /// Whether netplay took work away from it.
     drained: bool,
+    /// Whether nothing runs there any more.
+    emptied: bool,
+    /// Whether an earlier run drained it by a command that this play doesn't have.
+    orphan: bool,
+    /// What came of the order to boot, where that isn't sure.
+    ordered: String,
     /// What it lacked last, and in words.
     lack: (Lack, String),
     tries: u32,
@@ -120,6 +128,8 @@ pub(super) enum Turn {
 pub(super) enum Left {
     /// Available.
     Back,
+    /// As it was before: nothing was done to it.
+    AsItWas,
     /// Not; why.
     Away(String),
 }
@@ -127,28 +137,54 @@ pub(super) enum Left {
 impl Trip {
     /// A host that needs a boot.
     pub(super) fn new(paused: Box<Paused>, boot: Boot, way: &Way) -> Box<Trip> {
-        Trip::at(Stage::Note, Rest::Play(paused), boot, Pulse::default(), way.drain.clone(), false)
+        // What an earlier run has drained is given back in its way.
+        let noted = paused.kept.note.as_ref().filter(|note| note.drain != "none" && !way.drain.any());
+        let drain = noted.map_or_else(|| way.drain.clone(), |note| Drain::of_note(&note.drain, &way.drain));
+        let orphan = noted.is_some() && !drain.any();
+        let trip = Trip::at(Stage::Note, Rest::Play(paused), boot, Pulse::default(), drain, false);
+        Box::new(Trip { orphan, ..*trip })
     }
 
-    /// A host whose boot an earlier run began and didn't see to its end.
+    /// A host that an earlier run has booted, and whose play goes on when that is proven.
+    pub(super) fn proof(mut paused: Box<Paused>, note: Note, way: &Way) -> Box<Trip> {
+        let drain = Drain::of_note(&note.drain, &way.drain);
+        paused.kept.warnings.push(taken_over(&note));
+        let boot = Boot { rung: note.rung, reasons: note.why };
+        let orphan = note.drain != "none" && !drain.any();
+        let trip = Trip::at(Stage::Wait, Rest::Play(paused), boot, note.before, drain, true);
+        Box::new(Trip { orphan, ..*trip })
+    }
+
+    /// A host that an earlier run was about to boot, and which doesn't need it: it is given back.
     pub(super) fn unfinished(event: Box<HostEvent>, mut kept: Box<Kept>, note: Note, way: &Way) -> Box<Trip> {
         let drain = Drain::of_note(&note.drain, &way.drain);
-        // The order may not have been given: what needs the boot orders it itself.
-        let booted = kept.machine.as_ref().is_none_or(|(boot, _)| *boot != note.before.boot);
-        kept.warnings.push(format!(
-            "run {} began to boot it ({}); this run sees to the rest",
-            note.run,
-            note.why.join(", ")
-        ));
-        let stage = if booted { Stage::Wait } else { Stage::Release };
+        if *kept.warnings != [taken_over(&note)] {
+            kept.warnings.push(taken_over(&note));
+        }
+        let orphan = note.drain != "none" && !drain.any();
         let boot = Boot { rung: note.rung, reasons: note.why };
-        Trip::at(stage, Rest::Over(event, kept), boot, note.before, drain, true)
+        let trip = Trip::at(Stage::Release, Rest::Over(event, kept), boot, note.before, drain, true);
+        Box::new(Trip { orphan, ..*trip })
     }
 
     fn at(stage: Stage, rest: Rest, boot: Boot, before: Pulse, drain: Drain, drained: bool) -> Box<Trip> {
         let now = Instant::now();
         let lack = (Lack::Shutdown, String::new());
-        Box::new(Trip { boot, rest, stage, began: now, entered: now, before, drain, drained, lack, tries: 0 })
+        Box::new(Trip {
+            boot,
+            rest,
+            stage,
+            began: now,
+            entered: now,
+            before,
+            drain,
+            drained,
+            emptied: false,
+            orphan: false,
+            ordered: String::new(),
+            lack,
+            tries: 0,
+        })
     }
 
     /// It may go now.
@@ -157,9 +193,9 @@ impl Trip {
         self.entered = self.began;
     }
 
-    /// The machine, as the first look found it.
-    pub(super) fn machine(&self) -> Machine {
-        self.kept().machine.clone()
+    /// Whether an earlier run has begun with it.
+    pub(super) fn begun(&self) -> bool {
+        self.kept().note.is_some()
     }
 
     fn kept(&self) -> &Kept {
@@ -179,7 +215,7 @@ impl Trip {
     /// The host isn't booted: its play ends here, with what waits for the boot pending.
     pub(super) fn give_up(self: Box<Self>, visit: &Visit<'_>, problem: Problem) -> Turn {
         let (event, machine) = self.ended(visit, problem);
-        Turn::Over(event, machine, Left::Back)
+        Turn::Over(event, machine, Left::AsItWas)
     }
 
     fn ended(self: Box<Self>, visit: &Visit<'_>, problem: Problem) -> (Box<HostEvent>, Machine) {
@@ -290,8 +326,10 @@ impl Trip {
         let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
         if order {
             script = script.user(order_script(visit, play).as_str());
+            self.order_reboot(visit, &script)?;
+        } else {
+            self.change(visit, &script)?;
         }
-        self.change(visit, &script)?;
         if order {
             self.say(visit, BootStep::Booting, self.why());
             self.enter(Stage::Wait);
@@ -305,7 +343,9 @@ impl Trip {
     }
 
     fn drain(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
-        let Some(script) = self.drain.script(&visit.shared.run, &self.why()) else {
+        let script = self.drain.script(&visit.shared.run, &self.why());
+        // For what a first boot has revealed it is still drained.
+        let Some(script) = script.filter(|_| !self.emptied || self.drain.boots()) else {
             self.enter(Stage::Order);
             return Ok(None);
         };
@@ -319,7 +359,7 @@ impl Trip {
         };
         match verdict {
             Drained::Yes => {
-                self.drained = true;
+                (self.drained, self.emptied) = (true, true);
                 if self.drain.boots() {
                     self.say(visit, BootStep::Booting, format!("by Slurm, when its jobs have ended: {}", self.why()));
                     self.enter(Stage::Wait);
@@ -363,19 +403,30 @@ impl Trip {
         match (self.boot.rung, &way.power_cycle) {
             (Rung::PowerCycle, Some(command)) => {
                 self.change(visit, &Script::new().line("sync"))?;
-                let output = play.desk.run(visit, &Script::new().user(command), 120, true)?;
-                if output.code != 0 {
-                    let said = drain::last_lines(&output.complaint());
-                    let message = format!("its power wasn't cycled: exit code {}: {said}", output.code);
-                    let hint = Some(format!("`power_cycle` runs on {}", play.desk.target.host));
-                    return Err(Problem { kind: "power_cycle", message, hint });
-                }
+                let output = play.desk.run(visit, &Script::new().user(command), POWER_CYCLE, true)?;
+                // Whatever it says, the power may have been off.
+                let said = drain::last_lines(&output.complaint());
+                self.ordered = match output.code {
+                    124 | 137 => format!("its power_cycle command didn't end within {POWER_CYCLE} s: {said}"),
+                    code => format!("its power_cycle command ended with {code}: {said}"),
+                };
             }
-            _ => self.change(visit, &order_script(visit, play))?,
+            _ => self.order_reboot(visit, &order_script(visit, play))?,
         }
         self.say(visit, BootStep::Booting, self.why());
         self.enter(Stage::Wait);
         Ok(None)
+    }
+
+    /// Gives an order to boot. Where the session broke meanwhile nobody knows whether it arrived, and that is waited for.
+    fn order_reboot(&mut self, visit: &Visit<'_>, script: &Script) -> Result<(), Problem> {
+        match self.change(visit, script) {
+            Err(p) if [FailureKind::Lost.name(), FailureKind::Timeout.name()].contains(&p.kind) => {
+                self.ordered = format!("whether it was told to boot isn't known: {}", p.message);
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Whether it is back: a new boot over a new connection, its system up, its ports and links as they were.
@@ -427,7 +478,8 @@ impl Trip {
         if self.entered.elapsed() < limit {
             return Ok(Some(pause(self.entered)));
         }
-        let message = format!("{stage} within {} s of the boot: {}", limit.as_secs(), self.lack.1);
+        let ordered = if self.ordered.is_empty() { String::new() } else { format!("; {}", self.ordered) };
+        let message = format!("{stage} within {} s of the boot: {}{ordered}", limit.as_secs(), self.lack.1);
         Err(Problem { kind: "boot", message, hint: Some(hint.to_owned()) })
     }
 
@@ -440,15 +492,17 @@ impl Trip {
         {
             self.kept_mut().warnings.push(format!("that its power was cycled could not be noted: {}", problem.message));
         }
-        let Trip { rest, boot, before, drain, drained, began, .. } = *self;
+        let Trip { rest, boot, before, drain, drained, emptied, orphan, began, .. } = *self;
         let (stage, rest, boot) = match rest {
             Rest::Over(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
             Rest::Play(paused) => match visit.resume(*paused, rung) {
                 Visited::Boot(paused, next) => (Stage::Note, Rest::Play(paused), next),
+                // What is noted is this boot, which was just proven.
+                Visited::Proof(paused, _) => (Stage::Wait, Rest::Play(paused), boot),
                 Visited::Done(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
             },
         };
-        Box::new(Trip { began, ..*Trip::at(stage, rest, boot, before, drain, drained) })
+        Box::new(Trip { began, emptied, orphan, ..*Trip::at(stage, rest, boot, before, drain, drained) })
     }
 
     /// Gives the host back, if all went well; otherwise it stays as it is, drained if it was.
@@ -510,6 +564,13 @@ impl Trip {
     }
 
     fn undo(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<(), Problem> {
+        if self.orphan {
+            let message =
+                "an earlier run drained it by a command, and this play's `drain` has none to give it back".to_owned();
+            let hint =
+                Some("run the play that has it, or give it back by hand and remove /var/lib/netplay/reboot".to_owned());
+            return Err(Problem { kind: "undrain", message, hint });
+        }
         let Some(script) = self.drain.undo().filter(|_| self.drained) else { return Ok(()) };
         let output = play.desk.run(visit, &script, 120, true)?;
         if output.code == 0 {
@@ -585,6 +646,11 @@ fn pulse_of(answers: &Answers) -> Result<Pulse, Problem> {
 /// long one.
 fn pause(since: Instant) -> Duration {
     (since.elapsed() / 25).clamp(Duration::from_millis(500), Duration::from_secs(15))
+}
+
+/// That a run sees to the rest of another one.
+fn taken_over(note: &Note) -> String {
+    format!("run {} began to boot it ({}); this run sees to the rest", note.run, note.why.join(", "))
 }
 
 /// That another run is at it.

@@ -25,7 +25,7 @@ fn what_is_independent_runs_before_and_what_depends_on_it_after() {
     let mut host_ = host(&[("qos", "x"), ("other", "x")]);
     let told = drive(&mut plan(resources(), vec![], boots(Rung::Reboot)), &mut host_);
     assert_eq!(told, "card=Changed, qos=Changed, other=Changed");
-    assert_eq!(host_.log, ["card", "other", "Reboot for fake:card (word)", "qos"]);
+    assert_eq!(host_.log, ["card", "other", "Reboot for fake:card (word up)", "qos"]);
 
     let mut host_ = host(&[("qos", "x"), ("other", "x")]);
     let told = drive(&mut plan(resources(), vec![], Policy::default()), &mut host_);
@@ -54,7 +54,10 @@ fn what_is_lost_at_boot_is_made_again_and_handlers_wait() {
     let handlers = vec![Fake { act: true, ..Fake::new("h") }];
     let told = drive(&mut plan(resources, handlers, boots(Rung::Reboot)), &mut host);
     assert_eq!(told, "card=Changed, live=Changed, kept=Ok, h=Changed (notified by fake:live)");
-    assert_eq!(host.log, ["card", "owe fake:h", "live", "Reboot for fake:card (word)", "live", "h", "settle fake:h"]);
+    assert_eq!(
+        host.log,
+        ["card", "owe fake:h", "live", "Reboot for fake:card (word up)", "live", "h", "settle fake:h"]
+    );
 }
 
 #[test]
@@ -96,7 +99,13 @@ fn waves_are_booted_one_after_the_other_and_two_reasons_at_once() {
     assert_eq!(told, "card=Changed, other=Changed, hidden=Changed");
     assert_eq!(
         host.log,
-        ["card", "other", "Reboot for fake:card (word), fake:other (word)", "hidden", "Reboot for fake:hidden (word)"]
+        [
+            "card",
+            "other",
+            "Reboot for fake:card (word up), fake:other (word up)",
+            "hidden",
+            "Reboot for fake:hidden (word up)"
+        ]
     );
 }
 
@@ -108,11 +117,11 @@ fn a_power_cycle_is_made_only_where_it_can_be() {
     host.at_boot.extend([(Rung::PowerCycle, "card", "up"), (Rung::Reboot, "warm", "up")]);
     let told = drive(&mut plan(resources(), vec![], boots(Rung::Reboot)), &mut host);
     assert_eq!(told, "card=RebootPending, warm=Changed, qos=Skipped (fake:card takes effect at a power cycle)");
-    assert_eq!(host.log, ["Reboot for fake:warm (word)"]);
+    assert_eq!(host.log, ["Reboot for fake:warm (word up)"]);
 
     let mut host = Host::new(&[("card", "set"), ("warm", "set"), ("qos", "x")]);
     host.at_boot.extend([(Rung::PowerCycle, "card", "up"), (Rung::Reboot, "warm", "up")]);
     let told = drive(&mut plan(resources(), vec![], boots(Rung::PowerCycle)), &mut host);
     assert_eq!(told, "card=Changed, warm=Changed, qos=Changed");
-    assert_eq!(host.log, ["PowerCycle for fake:card (word), fake:warm (word)", "qos"]);
+    assert_eq!(host.log, ["PowerCycle for fake:card (word up), fake:warm (word up)", "qos"]);
 }
