@@ -163,13 +163,13 @@ pub(super) enum Visited {
     /// It goes on after a boot.
     Boot(Box<Paused>, Boot),
     /// An earlier run has booted it: it goes on when that is proven.
-    Proof(Box<Paused>, Note),
+    Proof(Box<Paused>, Box<Note>),
 }
 
 /// What a plan waits for.
 pub(super) enum Pause {
     Boot(Boot),
-    Proof(Note),
+    Proof(Box<Note>),
 }
 
 /// What a visit found of the machine: its boot_id and machine-id, if both could be read.
@@ -484,7 +484,7 @@ impl Going<'_> {
                 self.kept.changed |= plan.boot_made(&note.why);
                 if policy.boots.is_some() && !policy.check {
                     self.kept.proven = true;
-                    return Ok(Some(Pause::Proof(note)));
+                    return Ok(Some(Pause::Proof(Box::new(note))));
                 }
             }
         }

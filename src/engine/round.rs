@@ -308,9 +308,9 @@ impl Round<'_> {
                 let told = |(host, away): (&Arc<str>, &Away)| Some(format!("{host} ({})", away.lost.as_ref()?));
                 let away: Vec<String> = self.ledger.away.iter().filter_map(told).collect();
                 let message = format!(
-                    "it isn't booted: {} may be unavailable at once (`max_unavailable`, one of a `domain`), and {} \
-                     already: {}",
+                    "it isn't booted: {} may be unavailable at once (`max_unavailable`{}), and {} already: {}",
                     hosts(self.ledger.most),
+                    if domains.iter().any(Option::is_some) { ", one of a `domain`" } else { "" },
                     if away.len() == 1 { "one is" } else { "these are" },
                     away.join(", ")
                 );

@@ -146,7 +146,7 @@ impl Trip {
     }
 
     /// A host that an earlier run has booted, and whose play goes on when that is proven.
-    pub(super) fn proof(mut paused: Box<Paused>, note: Note, way: &Way) -> Box<Trip> {
+    pub(super) fn proof(mut paused: Box<Paused>, note: Box<Note>, way: &Way) -> Box<Trip> {
         let drain = Drain::of_note(&note.drain, &way.drain);
         paused.kept.warnings.push(taken_over(&note));
         let boot = Boot { rung: note.rung, reasons: note.why };
@@ -297,6 +297,14 @@ impl Trip {
                 return Ok(None);
             }
         }
+        // Somebody has booted it since it was looked at, and that may have done.
+        if self.before.boot.is_empty()
+            && let Some((boot, _)) = self.kept().machine.clone().filter(|(boot, _)| *boot != pulse.boot)
+        {
+            self.before = Pulse { boot, ..pulse };
+            self.enter(Stage::Wait);
+            return Ok(None);
+        }
         if let (Some(here), false) = (here(), pulse.machine.is_empty())
             && here == (pulse.boot.clone(), pulse.machine.clone())
         {
@@ -389,7 +397,8 @@ impl Trip {
                 hint: Some("when they are done with it, put it back and run this again".to_owned()),
             }),
             Drained::No(why) => {
-                self.drained |= command;
+                // It may have got half-way; what isn't netplay's is left alone when it is given back.
+                self.drained = true;
                 Err(Problem {
                     kind: "drain",
                     message: format!("it couldn't be drained, and wasn't booted: {why}"),
