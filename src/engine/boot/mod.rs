@@ -1,4 +1,4 @@
-//! Booting a host in the middle of its play: drained, booted, proven, given back. Each turn of a [`Trip`] is short; what it
+//! Booting a host in the middle of its play: drained, booted, proven, given back. Each turn of a `Trip` is short; what it
 //! waits for in between costs no thread.
 
 pub mod drain;

@@ -15,7 +15,7 @@ pub struct Note {
     pub by: String,
     /// What boots it.
     pub rung: Rung,
-    /// How it was drained, as [`super::drain::Drain::noted`] tells.
+    /// How it was drained, in the words of the drain itself: `slurm n1`.
     pub drain: String,
     /// When, in seconds since 1970 by the host's clock.
     pub since: u64,
