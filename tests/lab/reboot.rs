@@ -311,7 +311,7 @@ fn slurm_drains_what_runs_jobs_and_keeps_what_others_have_drained() {
         cluster.wait_for(host, "idle");
         assert_eq!(host.sh("cat /etc/after"), "x");
     }
-    assert_eq!(cluster.state(other), ("drained".to_owned(), "bad fan".to_owned()));
+    assert_eq!(cluster.wait_for(other, "drained"), "bad fan");
 }
 
 #[test]
