@@ -424,6 +424,35 @@ fn a_second_run_keeps_off_and_what_is_going_down_is_waited_for() {
 }
 
 #[test]
+fn an_order_that_an_earlier_run_has_given_is_waited_for_before_the_host_is_given_back() {
+    let hosts = hosts(1);
+    let host = hosts.first();
+    let before = host.boots();
+    let netplay = logged(&hosts);
+    let mut child = netplay.start();
+    let start = Instant::now();
+    while host.sh("ls /run/netplay/boot.sh 2>/dev/null || :").is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no order");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // In the two seconds until it goes down, a run that needs no boot comes, and gives it back only after that.
+    let log = netplay.path("log");
+    let playbook = std::fs::read_to_string(netplay.path("site.yaml")).unwrap();
+    let playbook = playbook.replace("device: all, set: {NUM_OF_VFS: 4}", "device: all, set: {SRIOV_EN: 0}");
+    let playbook = playbook.replace(">> ", ">> /dev/null; cat /proc/uptime >> ");
+    let (trace, other) = (Trace::begin(&hosts), apply(&hosts, &playbook, &[]));
+    let told_ = Told::by(&other, 0);
+    assert_eq!(host.boots(), before + 1, "{}", told_.run.stdout);
+    let given_back = std::fs::read_to_string(log).unwrap();
+    let given_back: f64 = given_back.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let up = trace.events().into_iter().filter(|(_, _, up)| *up).map(|(time, ..)| time).next_back().unwrap();
+    assert!(given_back > up, "given back at {given_back}, up at {up}");
+    host.sh("test ! -e /var/lib/netplay/reboot");
+}
+
+#[test]
 fn hosts_are_booted_without_a_playbook_and_once_for_a_reason() {
     let hosts = Hosts::take(Kind::Sysd, 2);
     let before = boots(&hosts);

@@ -155,7 +155,7 @@ impl Trip {
         Box::new(Trip { orphan, ..*trip })
     }
 
-    /// A host that an earlier run was about to boot, and which doesn't need it: it is given back.
+    /// A host that an earlier run was about to boot, and which doesn't need it: it is given back, unless it goes down.
     pub(super) fn unfinished(event: Box<HostEvent>, mut kept: Box<Kept>, note: Note, way: &Way) -> Box<Trip> {
         let drain = Drain::of_note(&note.drain, &way.drain);
         if *kept.warnings != [taken_over(&note)] {
@@ -163,7 +163,7 @@ impl Trip {
         }
         let orphan = note.drain != "none" && !drain.any();
         let boot = Boot { rung: note.rung, reasons: note.why };
-        let trip = Trip::at(Stage::Release, Rest::Over(event, kept), boot, note.before, drain, true);
+        let trip = Trip::at(Stage::Note, Rest::Over(event, kept), boot, note.before, drain, true);
         Box::new(Trip { orphan, ..*trip })
     }
 
@@ -259,7 +259,8 @@ impl Trip {
             if visit.shared.interrupted.load(Ordering::Relaxed) {
                 return self.interrupt(visit, play);
             }
-            let next = match self.stage {
+            let stage = self.stage;
+            let next = match stage {
                 Stage::Note => self.note(visit, play, way),
                 Stage::Drain => self.drain(visit, play),
                 Stage::Order => self.order(visit, play, way),
@@ -269,7 +270,7 @@ impl Trip {
             match next {
                 Ok(Some(wait)) => return Turn::Later(self, wait),
                 // It is back and proven: now what comes after the boot.
-                Ok(None) if self.stage == Stage::Release => self = self.go_on(visit),
+                Ok(None) if stage == Stage::Wait => self = self.go_on(visit),
                 Ok(None) => {}
                 Err(problem) => return self.fail(visit, play, problem),
             }
@@ -282,20 +283,25 @@ impl Trip {
             return Err(refusal(why.clone()));
         }
         let known = self.kept().note.as_ref().map(|note| note.run.clone());
-        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(), facts::of_host()])?;
-        let pulse = pulse_of(&answers)?;
+        let folder = visit.shared.folders.run.as_str();
+        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(folder), facts::of_host()])?;
+        let pulse = pulse_of(&answers, folder)?;
         if let Some(note) = self.kept().note.clone().filter(|note| *note.run != *visit.shared.run) {
             if known.as_ref() != Some(&note.run) {
                 return Err(busy(&note));
             }
             // What an earlier run ordered is under way.
-            if pulse.boot == note.before.boot && pulse.system.as_deref() == Some("stopping") {
+            if pulse.boot == note.before.boot && pulse.going_down() {
                 self.drain = Drain::of_note(&note.drain, &way.drain);
                 (self.before, self.drained) = (note.before, true);
                 self.say(visit, BootStep::Booting, self.why());
                 self.enter(Stage::Wait);
                 return Ok(None);
             }
+        }
+        if let Rest::Over(..) = self.rest {
+            self.enter(Stage::Release);
+            return Ok(None);
         }
         // Somebody has booted it since it was looked at, and that may have done.
         if self.before.boot.is_empty()
@@ -412,12 +418,16 @@ impl Trip {
         match (self.boot.rung, &way.power_cycle) {
             (Rung::PowerCycle, Some(command)) => {
                 self.change(visit, &Script::new().line("sync"))?;
-                let output = play.desk.run(visit, &Script::new().user(command), POWER_CYCLE, true)?;
-                // Whatever it says, the power may have been off.
-                let said = drain::last_lines(&output.complaint());
-                self.ordered = match output.code {
-                    124 | 137 => format!("its power_cycle command didn't end within {POWER_CYCLE} s: {said}"),
-                    code => format!("its power_cycle command ended with {code}: {said}"),
+                // Whatever it says, and if nobody knows what it says, the power may have been off.
+                self.ordered = match play.desk.run(visit, &Script::new().user(command), POWER_CYCLE, true) {
+                    Err(problem) => format!("what came of its power_cycle command isn't known: {}", problem.message),
+                    Ok(output) => {
+                        let said = drain::last_lines(&output.complaint());
+                        match output.code {
+                            124 | 137 => format!("its power_cycle command didn't end within {POWER_CYCLE} s: {said}"),
+                            code => format!("its power_cycle command ended with {code}: {said}"),
+                        }
+                    }
                 };
             }
             _ => self.order_reboot(visit, &order_script(visit, play))?,
@@ -440,8 +450,9 @@ impl Trip {
 
     /// Whether it is back: a new boot over a new connection, its system up, its ports and links as they were.
     fn wait(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
-        let looked = visit.look(self.kept_mut(), true, vec![Pulse::ask()]);
-        let found = looked.and_then(|answers| pulse_of(&answers));
+        let folder = visit.shared.folders.run.as_str();
+        let looked = visit.look(self.kept_mut(), true, vec![Pulse::ask(folder)]);
+        let found = looked.and_then(|answers| pulse_of(&answers, folder));
         let lack = match &found {
             Ok(pulse) => pulse.lacks(&self.before),
             Err(problem) if problem.kind == FailureKind::HostKey.name() => {
@@ -519,9 +530,8 @@ impl Trip {
         if let Rest::Over(event, _) = &self.rest
             && matches!(event.status, HostStatus::Failed | HostStatus::Unreachable)
         {
-            let mut trip = self;
-            trip.stays_drained();
-            let (event, machine) = trip.over();
+            self.stays_drained();
+            let (event, machine) = self.over();
             return Turn::Over(event, machine, Left::Away("it failed after its boot".to_owned()));
         }
         let undone = self.undo(visit, play);
@@ -599,40 +609,59 @@ impl Trip {
     }
 
     fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, problem: Problem) -> Turn {
-        if self.stage == Stage::Wait {
+        // Slurm hasn't booted it yet: it is told not to.
+        let unbooted = self.drain.boots() && self.lack.0 == Lack::Shutdown;
+        if self.stage == Stage::Wait && !unbooted {
             self.stays_drained();
             let why = problem.message.clone();
             let (event, machine) = self.ended(visit, problem);
             return Turn::Over(event, machine, Left::Away(why));
         }
+        if self.untouched() {
+            let why = problem.message.clone();
+            let (event, machine) = self.ended(visit, problem);
+            return Turn::Over(event, machine, Left::Away(why));
+        }
         // Nothing has been booted: it is given back.
-        self.back_out(visit, play);
-        let left = if problem.kind == "drained" { Left::Away(problem.message.clone()) } else { Left::Back };
+        let left = match (self.back_out(visit, play), problem.kind) {
+            (Left::Back, "drained") => Left::Away(problem.message.clone()),
+            (left, _) => left,
+        };
         let (event, machine) = self.ended(visit, problem);
         Turn::Over(event, machine, left)
     }
 
-    fn back_out(&mut self, visit: &Visit<'_>, play: &Reboot) {
-        let undone = self.undo(visit, play);
-        if let Err(problem) = undone {
-            self.kept_mut().warnings.push(format!("it stays drained: {}", problem.message));
-        } else if self.stage != Stage::Note
+    /// Whether an earlier run has begun with it and this one doesn't know yet how far that is: it may go down any moment,
+    /// and isn't given back.
+    fn untouched(&self) -> bool {
+        self.stage == Stage::Note && (matches!(self.rest, Rest::Over(..)) || self.begun())
+    }
+
+    fn back_out(&mut self, visit: &Visit<'_>, play: &Reboot) -> Left {
+        if let Err(problem) = self.undo(visit, play) {
+            let message = format!("it stays drained: {}", problem.message);
+            self.kept_mut().warnings.push(message.clone());
+            return Left::Away(message);
+        }
+        // Once it is known what it was like before, that may have been noted.
+        if !self.before.boot.is_empty()
             && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
         {
             self.kept_mut().warnings.push(format!("that it was to be booted stays noted on it: {}", problem.message));
         }
+        Left::Back
     }
 
     fn interrupt(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
         let kind = FailureKind::Interrupted.name();
         let problem = |message: &str| Problem { kind, message: message.to_owned(), hint: None };
         match self.stage {
-            Stage::Note | Stage::Drain | Stage::Order => {
-                self.back_out(visit, play);
+            Stage::Note | Stage::Drain | Stage::Order if !self.untouched() => {
+                let left = self.back_out(visit, play);
                 let (event, machine) = self.ended(visit, problem("the run was interrupted before it was booted"));
-                Turn::Over(event, machine, Left::Back)
+                Turn::Over(event, machine, left)
             }
-            Stage::Wait | Stage::Release => {
+            _ => {
                 let hint = "the next run finishes what is open; `netplay status` shows where it is".to_owned();
                 let told = problem("the run was interrupted while it booted");
                 let (event, machine) = self.ended(visit, Problem { hint: Some(hint), ..told });
@@ -646,8 +675,8 @@ impl Trip {
     }
 }
 
-fn pulse_of(answers: &Answers) -> Result<Pulse, Problem> {
-    let pulse = answers.get::<Pulse>("");
+fn pulse_of(answers: &Answers, folder: &str) -> Result<Pulse, Problem> {
+    let pulse = answers.get::<Pulse>(folder);
     pulse.cloned().map_err(|t| Problem { kind: "probe", message: t.message, hint: t.hint })
 }
 
@@ -693,10 +722,4 @@ fn order_script(visit: &Visit<'_>, play: &Reboot) -> Script {
         format!("{reset}if [ -d /run/systemd/system ]; then systemctl reboot -i; else shutdown -r now || reboot; fi");
     let script = Script::new().set("R", &visit.shared.folders.run).set("go", &go);
     script.line(include_str!("order.sh"))
-}
-
-impl std::fmt::Debug for Trip {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trip").field("boot", &self.boot).field("stage", &self.stage).finish_non_exhaustive()
-    }
 }

@@ -9,7 +9,7 @@ if [ -d /run/systemd/system ] && command -v systemd-run >/dev/null; then
   # It was told so already, or goes down.
   ! systemctl is-active --quiet netplay-reboot.timer && [ "$(systemctl is-system-running 2>/dev/null)" != stopping ] || exit 0
   systemctl reset-failed netplay-reboot.service 2>/dev/null
-  systemd-run --quiet --collect --unit=netplay-reboot --on-active=2 --timer-property=AccuracySec=100ms /bin/sh "$R/boot.sh" 2>&1 || exit 1
+  systemd-run --quiet --collect --unit=netplay-reboot --on-active=2 --timer-property=AccuracySec=100ms /bin/sh "$R/boot.sh" 2>&1 || { rm -f "$R/boot.sh"; exit 1; }
 else
   command -v setsid >/dev/null && s=setsid || s=
   $s /bin/sh -c 'sleep 2; exec /bin/sh "$0"' "$R/boot.sh" </dev/null >/dev/null 2>&1 9>&- &

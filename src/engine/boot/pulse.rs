@@ -13,6 +13,8 @@ pub(super) struct Pulse {
     pub(super) machine: String,
     /// What `systemctl is-system-running` says; nothing where there is no systemd.
     pub(super) system: Option<String>,
+    /// Whether it was told by netplay to boot, and hasn't yet.
+    pub(super) ordered: bool,
     /// Units that failed.
     pub(super) failed: Vec<String>,
     /// The network cards' links that have a carrier, by the card's place and port: name and Mb/s.
@@ -48,9 +50,14 @@ pub(super) enum Lack {
 }
 
 impl Pulse {
-    /// The question.
-    pub(super) fn ask() -> Question {
-        Question::of::<Pulse>("")
+    /// The question; `folder` is that of netplay's state of this boot.
+    pub(super) fn ask(folder: &str) -> Question {
+        Question::of::<Pulse>(folder)
+    }
+
+    /// Whether it goes down, or is about to.
+    pub(super) fn going_down(&self) -> bool {
+        self.ordered || self.system.as_deref() == Some("stopping")
     }
 
     /// What is lacking beside what was there before, and in words what that is.
@@ -107,6 +114,7 @@ impl Pulse {
                 ["boot_id", id] => (*id).clone_into(&mut pulse.boot),
                 ["machine", id] => (*id).clone_into(&mut pulse.machine),
                 ["system", rest @ ..] => pulse.system = Some(rest.join(" ")),
+                ["going"] => pulse.ordered = true,
                 ["unit", name] => pulse.failed.push((*name).to_owned()),
                 ["link", place, name, speed] => {
                     let speed = speed.parse().unwrap_or(-1.0);
@@ -129,8 +137,9 @@ impl Group for Pulse {
     type Answer = Pulse;
     const NAME: &'static str = "pulse of the host";
 
-    fn compose(_: &[&str]) -> Vec<Fragment> {
-        vec![Script::new().line(include_str!("pulse.sh")).into()]
+    fn compose(args: &[&str]) -> Vec<Fragment> {
+        let folder = args.first().copied().unwrap_or_default();
+        vec![Script::new().set("R", folder).line(include_str!("pulse.sh")).into()]
     }
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Pulse, Trouble>> {
@@ -161,6 +170,8 @@ mod tests {
         let after = BEFORE.replace("boot_id a", "boot_id b");
         assert_eq!(lack(BEFORE), Some((Lack::Shutdown, "it still runs the boot a".into())));
         assert_eq!(lack(&after), None);
+        let down = |text: &str| Pulse::read(text.lines()).going_down();
+        assert!(!down(BEFORE) && down(&BEFORE.replace("running", "stopping")) && down(&format!("{BEFORE}going\n")));
         assert_eq!(lack(&after.replace("running", "degraded")), None);
         assert_eq!(lack(&after.replace("running", "starting")), Some((Lack::System, "its system is starting".into())));
         assert_eq!(

@@ -1,8 +1,8 @@
 # What tells whether a host has booted and is as it was: which boot it is, whether its system is up, and how its links and
-# RDMA ports stand. One line each: `boot ID`, `machine ID`, `kexec 1`, `system STATE`, `unit NAME`, `link DEVICE NAME SPEED`,
-# `port DEVICE NAME STATE RATE`, `reset WORDS` (what resets of firmware before the boot said). The device is where it is on
-# its bus: a name may change with a setting.
-for f in boot_id:/proc/sys/kernel/random/boot_id machine:/etc/machine-id kexec:/sys/kernel/kexec_loaded; do
+# RDMA ports stand. One line each: `boot_id ID`, `machine ID`, `system STATE`, `unit NAME`, `going` (it was told to boot, and
+# hasn't yet), `link DEVICE NAME SPEED`, `port DEVICE NAME STATE RATE`, `reset WORDS` (what resets of firmware before the boot
+# said). The device is where it is on its bus: a name may change with a setting. $R: netplay's folder of this boot.
+for f in boot_id:/proc/sys/kernel/random/boot_id machine:/etc/machine-id; do
   v=$(cat "${f#*:}" 2>/dev/null) && echo "${f%%:*} $v"
 done
 if [ -d /run/systemd/system ]; then
@@ -10,6 +10,7 @@ if [ -d /run/systemd/system ]; then
   echo "system $s"
   [ "$s" != degraded ] || lim 10 systemctl list-units --failed --plain --no-legend --full 2>/dev/null | while read -r u rest; do echo "unit $u"; done
 fi
+[ ! -e "$R/boot.sh" ] || echo going
 where() { d=$(readlink -f -- "$1/device" 2>/dev/null) && d=${d##*/}; d=${d:-${1##*/}}; }
 for n in /sys/class/net/*; do
   [ -e "$n/device" ] || continue
