@@ -6,7 +6,7 @@ use crate::graph;
 use crate::playbook::{Become, Reference};
 use crate::resource::keyfile::Edit;
 use crate::resource::spec::Spec;
-use crate::resource::{Claim, Fragment, Group, Inquiry, Joint, Key, Resource, Share};
+use crate::resource::{Claim, Effect, Fragment, Group, Inquiry, Joint, Key, Resource, Risk, Share, Stale};
 use crate::shell::Script;
 use crate::source::{Source, Span};
 use std::collections::HashMap;
