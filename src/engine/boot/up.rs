@@ -1,0 +1,234 @@
+//! Coming back: a host is proven, its play goes on, and it is given back.
+
+use super::pulse::{Lack, Pulse};
+use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, drain, note, pause, pulse_of};
+use crate::engine::host::{Machine, Visit, Visited};
+use crate::event::{BootStep, HostEvent, HostStatus, Problem};
+use crate::plan::Rung;
+use crate::resource::cards;
+use crate::transport::FailureKind;
+use std::time::{Duration, Instant};
+
+impl Trip {
+    /// Whether it is back: a new boot over a new connection, its system up, its ports and links as they were.
+    pub(super) fn wait(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
+        let folder = visit.shared.folders.run.as_str();
+        let looked = visit.look(self.kept_mut(), true, vec![Pulse::ask(folder)]);
+        let found = looked.and_then(|answers| pulse_of(&answers, folder));
+        let lack = match &found {
+            Ok(pulse) => pulse.lacks(&self.before),
+            Err(problem) if problem.kind == FailureKind::HostKey.name() => {
+                let message = format!("after the boot {}", problem.message);
+                return Err(Problem { message, ..problem.clone() });
+            }
+            Err(problem) => Some((Lack::Boot, problem.message.clone())),
+        };
+        let Some((lack, told)) = lack else {
+            let pulse = found?;
+            if !pulse.failed.is_empty() {
+                let units = pulse.failed.join(", ");
+                self.kept_mut().warnings.push(format!("after the boot these units have failed: {units}"));
+            }
+            let resets: Vec<String> = pulse.resets.iter().map(|r| format!("before the boot, {r}")).collect();
+            self.kept_mut().warnings.extend(resets);
+            self.say(visit, BootStep::Back, format!("boot {}", pulse.boot));
+            self.enter(Stage::Release);
+            return Ok(None);
+        };
+        // The time of a system and of ports counts from when the host had got so far.
+        if lack > self.lack.0.max(Lack::Boot) {
+            self.entered = Instant::now();
+        }
+        self.lack = (lack.max(self.lack.0), told);
+        let (limit, stage, hint) = match lack {
+            Lack::Shutdown => (play.timeout, "it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
+            Lack::Boot if self.lack.0 <= Lack::Boot => {
+                (play.timeout, "it didn't come back", "look at its console; when it is back, run this again")
+            }
+            Lack::Boot | Lack::System => (
+                SYSTEM.min(play.timeout),
+                "its system didn't come up",
+                "`systemctl list-jobs` there tells what is still being started",
+            ),
+            Lack::Ports => (
+                PORTS.min(play.timeout),
+                "it didn't come back as it was",
+                "look at cable, switch port and subnet manager",
+            ),
+        };
+        let limit = if self.drain.boots() { limit + play.drain_timeout } else { limit };
+        if self.entered.elapsed() < limit {
+            return Ok(Some(pause(self.entered)));
+        }
+        let ordered = if self.ordered.is_empty() { String::new() } else { format!("; {}", self.ordered) };
+        let message = format!("{stage} within {} s of the boot: {}{ordered}", limit.as_secs(), self.lack.1);
+        Err(Problem { kind: "boot", message, hint: Some(hint.to_owned()) })
+    }
+
+    /// What of the play comes after the boot. Another boot may be due then, of what the first one revealed: the host stays
+    /// drained for it.
+    pub(super) fn go_on(mut self: Box<Self>, visit: &Visit<'_>) -> Box<Trip> {
+        let rung = self.boot.rung;
+        if rung == Rung::PowerCycle
+            && let Err(problem) = self.change(visit, &cards::power_was_cycled())
+        {
+            self.kept_mut().warnings.push(format!("that its power was cycled could not be noted: {}", problem.message));
+        }
+        let Trip { rest, boot, before, drain, drained, emptied, orphan, began, .. } = *self;
+        let (stage, rest, boot) = match rest {
+            Rest::Over(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
+            Rest::Play(paused) => match visit.resume(*paused, rung) {
+                Visited::Boot(paused, next) => (Stage::Note, Rest::Play(paused), next),
+                // What is noted is this boot, which was just proven.
+                Visited::Proof(paused, _) => (Stage::Wait, Rest::Play(paused), boot),
+                Visited::Done(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
+            },
+        };
+        Box::new(Trip { began, emptied, orphan, ..*Trip::at(stage, rest, boot, before, drain, drained) })
+    }
+
+    /// Gives the host back, if all went well; otherwise it stays as it is, drained if it was.
+    pub(super) fn release(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
+        if let Rest::Over(event, _) = &self.rest
+            && matches!(event.status, HostStatus::Failed | HostStatus::Unreachable)
+        {
+            self.stays_drained();
+            let (event, machine) = self.over();
+            return Turn::Over(event, machine, Left::Away("it failed after its boot".to_owned()));
+        }
+        let undone = self.undo(visit, play);
+        if undone.is_err() && self.tries < TRIES {
+            self.tries += 1;
+            return Turn::Later(self, Duration::from_secs(5));
+        }
+        // By the note the next run gives it back, if this one couldn't.
+        if undone.is_ok()
+            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
+        {
+            self.kept_mut().warnings.push(format!("that it was booted stays noted on it: {}", problem.message));
+        }
+        match undone {
+            Ok(()) => {
+                self.say(visit, BootStep::Done, if self.drain.any() { self.drain.noted() } else { String::new() });
+                let (event, machine) = self.over();
+                Turn::Over(event, machine, Left::Back)
+            }
+            Err(problem) => {
+                let message = format!("it stays drained: {}", problem.message);
+                let (mut event, machine) = self.over();
+                event.status = HostStatus::Failed;
+                event.error = Some(Problem { message: message.clone(), ..problem });
+                Turn::Over(event, machine, Left::Away(message))
+            }
+        }
+    }
+
+    /// What its host has come to.
+    fn over(self: Box<Self>) -> (Box<HostEvent>, Machine) {
+        let Rest::Over(mut event, mut kept) = self.rest else {
+            unreachable!("a host is released when its play is over")
+        };
+        event.executions = kept.executions;
+        event.warnings.append(&mut kept.warnings);
+        event.time = kept.elapsed();
+        (event, kept.machine.take())
+    }
+
+    fn stays_drained(&mut self) {
+        if !self.drained || !self.drain.any() {
+            return;
+        }
+        let drain = self.drain.noted();
+        self.kept_mut().warnings.push(format!(
+            "it stays drained ({drain}): mend it and run this again, which gives it back, or give it back by hand"
+        ));
+    }
+
+    fn undo(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<(), Problem> {
+        if self.orphan {
+            let message =
+                "an earlier run drained it by a command, and this play's `drain` has none to give it back".to_owned();
+            let hint =
+                Some("run the play that has it, or give it back by hand and remove /var/lib/netplay/reboot".to_owned());
+            return Err(Problem { kind: "undrain", message, hint });
+        }
+        let Some(script) = self.drain.undo().filter(|_| self.drained) else { return Ok(()) };
+        let output = play.desk.run(visit, &script, 120, true)?;
+        if output.code == 0 {
+            return Ok(());
+        }
+        if drain::by_others(&output, &self.drain) {
+            let said = output.complaint();
+            self.kept_mut()
+                .warnings
+                .push(format!("somebody else keeps it out of service now, and it isn't given back: {said}"));
+            return Ok(());
+        }
+        let said = drain::last_lines(&output.complaint());
+        let message = format!("giving it back failed: exit code {}: {said}", output.code);
+        let hint = Some(format!("the command runs on {}; give it back by hand", play.desk.target.host));
+        Err(Problem { kind: "undrain", message, hint })
+    }
+
+    pub(super) fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, problem: Problem) -> Turn {
+        // Slurm hasn't booted it yet: it is told not to.
+        let unbooted = self.drain.boots() && self.lack.0 == Lack::Shutdown;
+        if self.stage == Stage::Wait && !unbooted {
+            self.stays_drained();
+            let why = problem.message.clone();
+            let (event, machine) = self.ended(visit, problem);
+            return Turn::Over(event, machine, Left::Away(why));
+        }
+        if self.untouched() {
+            let why = problem.message.clone();
+            let (event, machine) = self.ended(visit, problem);
+            return Turn::Over(event, machine, Left::Away(why));
+        }
+        // Nothing has been booted: it is given back.
+        let left = match (self.back_out(visit, play), problem.kind) {
+            (Left::Back, "drained") => Left::Away(problem.message.clone()),
+            (left, _) => left,
+        };
+        let (event, machine) = self.ended(visit, problem);
+        Turn::Over(event, machine, left)
+    }
+
+    /// Whether an earlier run has begun with it and this one doesn't know yet how far that is: it may go down any moment,
+    /// and isn't given back.
+    fn untouched(&self) -> bool {
+        self.stage == Stage::Note && (matches!(self.rest, Rest::Over(..)) || self.begun())
+    }
+
+    fn back_out(&mut self, visit: &Visit<'_>, play: &Reboot) -> Left {
+        if let Err(problem) = self.undo(visit, play) {
+            let message = format!("it stays drained: {}", problem.message);
+            self.kept_mut().warnings.push(message.clone());
+            return Left::Away(message);
+        }
+        // Once it is known what it was like before, that may have been noted.
+        if !self.before.boot.is_empty()
+            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
+        {
+            self.kept_mut().warnings.push(format!("that it was to be booted stays noted on it: {}", problem.message));
+        }
+        Left::Back
+    }
+
+    pub(super) fn interrupt(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
+        let kind = FailureKind::Interrupted.name();
+        let problem = |message: &str| Problem { kind, message: message.to_owned(), hint: None };
+        match self.stage {
+            Stage::Note | Stage::Drain | Stage::Order if !self.untouched() => {
+                let left = self.back_out(visit, play);
+                let (event, machine) = self.ended(visit, problem("the run was interrupted before it was booted"));
+                Turn::Over(event, machine, left)
+            }
+            _ => {
+                let hint = "the next run finishes what is open; `netplay status` shows where it is".to_owned();
+                let told = problem("the run was interrupted while it booted");
+                let (event, machine) = self.ended(visit, Problem { hint: Some(hint), ..told });
+                Turn::Over(event, machine, Left::Away("the run was interrupted while it booted".to_owned()))
+            }
+        }
+    }
+}
