@@ -381,6 +381,9 @@ fn refuse(plays: &mut [run::Play]) {
                 t.host != of.host && t.jumps.iter().any(same)
             };
             host.way.refused = match all.iter().find(|t| passes(t)) {
+                _ if of.carrier == Carrier::Local => {
+                    Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned())
+                }
                 Some(other) => Some(format!("{} is reached through it in this run", other.host)),
                 None if desk.as_deref() == Some(of.host.as_str()) => {
                     Some("the commands of `drain` and `power_cycle` run on it (`drain_on`)".to_owned())

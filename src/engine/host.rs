@@ -266,8 +266,8 @@ impl Visit<'_> {
         result.map(|report| report.answers.unwrap_or_default()).map_err(Stop::problem)
     }
 
-    /// Runs a script as root over a new session, under the host's lock.
-    pub(super) fn alter(&self, kept: &mut Kept, script: &Script) -> Result<(), Problem> {
+    /// Runs a script as root over a new session, under the host's lock. What it gave, also if that is a failure.
+    pub(super) fn alter(&self, kept: &mut Kept, script: &Script) -> Result<Output, Problem> {
         let visit = Visit { patient: true, play: self.play.clone(), ..*self };
         let mut going = visit.set_out(std::mem::take(kept));
         let result = going.alter(script);
@@ -368,7 +368,9 @@ pub(super) struct Kept {
     /// What is noted on the host of a boot that isn't over.
     pub(super) note: Option<Note>,
     /// Whether what an earlier run booted was handed over to be proven.
-    proven: bool,
+    pub(super) proven: bool,
+    /// Whether an earlier run has begun a boot for what this play doesn't have.
+    pub(super) foreign: bool,
 }
 
 impl Default for Kept {
@@ -387,6 +389,7 @@ impl Default for Kept {
             secret: false,
             note: None,
             proven: false,
+            foreign: false,
         }
     }
 }
@@ -479,7 +482,15 @@ impl Going<'_> {
             if note.is_alive(&self.visit.shared.whence) && !policy.check {
                 return Err(Stop::Broken(super::boot::busy(&note)));
             }
-            if self.kept.machine.as_ref().is_some_and(|(boot, _)| boot != note.boot()) {
+            let lacking = plan.lacks(&note.why).filter(|_| policy.boots.is_some() && !policy.check);
+            if let Some(address) = lacking {
+                self.kept.foreign = true;
+                self.kept.warnings.push(format!(
+                    "run {} began to boot it for {address}, which this play doesn't have, so nobody knows here whether that came \
+                     of it: it isn't given back; run a play that has it",
+                    note.run
+                ));
+            } else if self.kept.machine.as_ref().is_some_and(|(boot, _)| boot != note.boot()) {
                 // An earlier run booted it for just this.
                 self.kept.changed |= plan.boot_made(&note.why);
                 if policy.boots.is_some() && !policy.check {
@@ -520,7 +531,7 @@ impl Going<'_> {
     }
 
     /// Runs a script of netplay's own as root, under the host's lock.
-    fn alter(&mut self, script: &Script) -> Result<(), Stop> {
+    fn alter(&mut self, script: &Script) -> Result<Output, Stop> {
         self.connect()?;
         let who = self.who(&ROOT)?;
         let inquiry = Inquiry::new([]);
@@ -535,15 +546,12 @@ impl Going<'_> {
                 self.kept.generation.clear();
                 continue;
             }
-            let said = match report.steps.values().next() {
-                Some(Ran::Yes(output)) if output.code == 0 => return Ok(()),
-                Some(Ran::Yes(output)) => format!("exit code {}: {}", output.code, output.complaint()),
-                _ => match &report.failure {
-                    Some(failure) => failure.message.clone(),
-                    None => return Err(Stop::Broken(ended(&report.ending))),
-                },
+            return match (report.steps.into_values().next(), &report.failure) {
+                (Some(Ran::Yes(output)), _) => Ok(output),
+                // Whether it ran isn't known.
+                (_, Some(failure)) => Err(Stop::Broken(problem(failure))),
+                (_, None) => Err(Stop::Broken(ended(&report.ending))),
             };
-            return Err(Stop::Broken(Problem { kind: "step", message: said, hint: None }));
         }
         Err(Stop::Broken(moved_on()))
     }

@@ -150,6 +150,11 @@ impl Round<'_> {
                 Some(Heard::Event(Told::Turn(at, Turn::Later(trip, wait)))) => {
                     self.due.push((Instant::now() + wait, at, trip));
                 }
+                // It is drained, if it was, and goes before all others.
+                Some(Heard::Event(Told::Turn(at, Turn::Needs(trip)))) => {
+                    self.ledger.away.remove(&self.name(at));
+                    self.waiting.push((at, trip));
+                }
                 Some(Heard::Event(Told::Turn(at, Turn::Over(event, machine, left)))) => {
                     let name = self.name(at);
                     match left {
@@ -222,13 +227,21 @@ impl Round<'_> {
             Visited::Boot(paused, boot) => {
                 self.hosts[at] = Is::OnItsWay;
                 let machine = paused.kept.machine.clone();
-                let trip = Trip::new(paused, boot, way);
                 if let Some(machine) = machine {
                     self.ledger.meet(machine, &name, sink);
                 }
+                let foreign = paused.kept.foreign;
+                let trip = Trip::new(paused, boot, way);
+                if foreign {
+                    let message = "it isn't booted: an earlier run's boot isn't over, and this play doesn't have what that was for";
+                    let hint = Some("run the play that has it".to_owned());
+                    self.away(at, Some("an earlier run's boot isn't over".to_owned()));
+                    let problem = Problem { kind: "reboot", message: message.to_owned(), hint };
+                    return desk.give(at, Job::GiveUp(trip, problem));
+                }
                 self.waiting.push((at, trip));
             }
-            // It has booted already: that takes nobody else away.
+            // It has booted already: to prove that takes nobody else away.
             Visited::Proof(paused, note) => {
                 self.hosts[at] = Is::OnItsWay;
                 if let Some(machine) = paused.kept.machine.clone() {
@@ -251,7 +264,11 @@ impl Round<'_> {
                     self.away(at, Some(format!("unreachable: {why}")));
                 }
                 let boots = self.play.reboot.is_some() && !self.play.policy.check;
-                match kept.note.take().filter(|_| boots) {
+                if kept.foreign {
+                    self.away(at, Some("an earlier run's boot isn't over".to_owned()));
+                }
+                let foreign = kept.foreign;
+                match kept.note.take().filter(|_| boots && !foreign) {
                     Some(note) => {
                         self.hosts[at] = Is::OnItsWay;
                         self.away(at, None);

@@ -164,7 +164,8 @@ impl Ledger {
             }
         }
         let mut planned = std::mem::take(&mut self.planned);
-        planned.retain(|(host, _)| hosts.iter().any(|h| name(h) == *host && h.way.refused.is_none()));
+        let twin = |host: &Arc<str>| self.machines.values().any(|names| names.len() > 1 && names.contains(host));
+        planned.retain(|(host, _)| !twin(host) && hosts.iter().any(|h| name(h) == *host && h.way.refused.is_none()));
         planned.sort_by_key(|(host, _)| hosts.iter().position(|h| name(h) == *host));
         if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
             let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);

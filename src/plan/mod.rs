@@ -328,6 +328,14 @@ impl Plan {
         self.play.boot_for.is_some()
     }
 
+    /// The first of these reasons of a boot whose resource the play doesn't have. What isn't of a resource is no lack.
+    pub fn lacks<'r>(&self, reasons: &'r [String]) -> Option<&'r str> {
+        let address = |why: &'r String| why.split_once(" (").map_or(why.as_str(), |(address, _)| address);
+        let known = |address: &str| self.play.resources.iter().any(|item| &*item.address == address);
+        let is_one = |address: &str| crate::resource::find(address.split(':').next().unwrap_or_default()).is_some();
+        reasons.iter().map(address).find(|address| is_one(address) && !known(address))
+    }
+
     /// Takes note that an earlier run has booted the host for these reasons; whether that was what this one was asked for.
     pub fn boot_made(&mut self, reasons: &[String]) -> bool {
         let made = self.play.boot_for.as_ref().is_some_and(|why| reasons.iter().any(|r| **r == **why));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Host, Hosts, Kind, Netplay, Trace, env, slurm_controller};
+use crate::harness::{Host, Hosts, Kind, Netplay, Run, Trace, env, slurm_controller, ssh};
 use crate::slurm::{Cluster, node};
 use crate::told::{Told, apply, told};
 
@@ -450,6 +450,107 @@ fn an_order_that_an_earlier_run_has_given_is_waited_for_before_the_host_is_given
     let up = trace.events().into_iter().filter(|(_, _, up)| *up).map(|(time, ..)| time).next_back().unwrap();
     assert!(given_back > up, "given back at {given_back}, up at {up}");
     host.sh("test ! -e /var/lib/netplay/reboot");
+}
+
+/// When, by the machine's uptime, a word was written with it into a log.
+fn times(log: &str, word: &str) -> Vec<f64> {
+    let time = |line: &str| line.split_once(' ').filter(|(w, _)| *w == word)?.1.split(' ').next()?.parse().ok();
+    log.lines().filter_map(time).collect()
+}
+
+#[test]
+fn no_host_is_given_back_that_boots_by_itself_or_is_gone() {
+    let hosts = hosts(3);
+    let [booted, gone, third] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    gone.fault("no-boot");
+    let before = boots(&hosts);
+    let netplay = apply(&hosts, "", &[]);
+    let log = netplay.path("log").display().to_string();
+    let stamp = |word: &str| format!("echo {word} $(cat /proc/uptime) {{{{ inventory_hostname }}}} >> {log}");
+    // Somebody boots two of them while they are drained, one of which doesn't come back.
+    let reboot = format!(
+        "  reboot: {{max_unavailable: 2, timeout: 20, drain: {{command: '{}; sleep 8', undrain: '{}'}}}}\n",
+        stamp("drain"),
+        stamp("undrain")
+    );
+    let netplay = netplay.file("site.yaml", &playbook(&reboot));
+    let child = netplay.start();
+    let start = Instant::now();
+    while times(&std::fs::read_to_string(&log).unwrap_or_default(), "drain").len() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is drained");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for host in [booted, gone] {
+        ssh(host.0, "systemctl reboot");
+    }
+    let output = child.wait_with_output().unwrap();
+    let told_ = Told::from(Run::from(output).exits(2));
+    assert_eq!(told_.resource(booted.0, "copy:/etc/after")["status"], "changed", "{}", told_.run.stdout);
+    let now = boots(&hosts);
+    assert_eq!((now[0], now[2]), (before[0] + 1, before[2] + 1), "what somebody booted isn't booted again");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let of = |host: &str| {
+        text.lines().filter(|l| l.ends_with(host)).map(|l| l.split(' ').next().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(booted.0), ["drain", "undrain"], "{text}");
+    assert_eq!(of(third.0), ["drain", "undrain"], "{text}");
+    assert_eq!(of(gone.0), ["drain"], "{text}");
+    assert!(told_.warnings().contains("it stays drained: nobody knows whether it is up"), "{}", told_.run.stdout);
+}
+
+#[test]
+fn an_order_whose_answer_is_lost_and_a_play_that_has_not_what_it_was_for() {
+    let hosts = hosts(2);
+    let [lost, stubborn] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    stubborn.fault("stubborn");
+    // systemd takes the order, and its answer doesn't arrive.
+    lost.sh(
+        "printf '%s\\n' '#!/bin/sh' '/usr/bin/systemd-run \"$@\"; echo Failed to start: Connection timed out >&2; exit 1' \
+         >/usr/local/sbin/systemd-run; chmod +x /usr/local/sbin/systemd-run",
+    );
+    let before = boots(&hosts);
+    let netplay = logged(&hosts);
+    let told_ = Told::by(&netplay, 2);
+    assert_eq!(told_.resource(lost.0, "mlxconfig:all")["status"], "changed", "{}", told_.run.stdout);
+    let log = || std::fs::read_to_string(netplay.path("log")).unwrap();
+    let undrained = |host: &str| log().lines().any(|l| l == format!("undrain {host}"));
+    assert!(undrained(lost.0) && !undrained(stubborn.0), "{}", log());
+    // Another play has nothing to say about the firmware: it doesn't give the host back, and does its own part.
+    let site = std::fs::read_to_string(netplay.path("site.yaml")).unwrap();
+    let from = site.find("    - mlxconfig").unwrap();
+    let to = from + site[from..].find('\n').unwrap() + 1;
+    let other = format!("{}{}", &site[..from], &site[to..]).replace("      after: mlxconfig:all\n", "");
+    let told_ = Told::by(&apply(&hosts, &other, &["--limit", stubborn.0]), 0);
+    assert!(told_.warnings().contains("it isn't given back; run a play that has it"), "{}", told_.run.stdout);
+    assert!(!undrained(stubborn.0), "{}", log());
+    assert_eq!(stubborn.sh("cat /etc/after"), "x");
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 1).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_earlier_runs_have_begun_keeps_to_the_budget() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    for host in hosts.each() {
+        host.card(&format!("add {CARD} rdma=mlx5_0 seconds=0"));
+    }
+    let before = boots(&hosts);
+    let mut child = apply(&hosts, &playbook("  reboot: {max_unavailable: 4, timeout: 30}\n"), &[]).start();
+    let start = Instant::now();
+    while boots(&hosts) != before.iter().map(|n| n + 1).collect::<Vec<_>>() {
+        assert!(start.elapsed() < Duration::from_secs(60), "they don't boot");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    for (host, n) in hosts.each().zip(&before) {
+        host.wait_for_boot(n + 1);
+    }
+    // They serve again, each with a note: another value takes them down one after the other.
+    let trace = Trace::begin(&hosts);
+    let other = playbook("  reboot: {max_unavailable: 1, timeout: 30}\n").replace("NUM_OF_VFS: 4", "NUM_OF_VFS: 5");
+    Told::by(&apply(&hosts, &other, &[]), 0);
+    assert_eq!(trace.most_down(), 1, "{:?}", trace.events());
+    assert_eq!(boots(&hosts), before.iter().map(|n| n + 2).collect::<Vec<_>>());
 }
 
 #[test]

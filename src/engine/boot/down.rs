@@ -2,11 +2,11 @@
 
 use super::drain::{self, Drained};
 use super::{Drain, pulse::Pulse};
-use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, pause, pulse_of};
+use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, pause, pulse_of, refused};
 use crate::engine::host::Visit;
 use crate::event::{BootStep, Problem};
 use crate::facts;
-use crate::plan::Rung;
+use crate::plan::{Boot, Rung};
 use crate::shell::Script;
 use crate::transport::FailureKind;
 use std::time::Duration;
@@ -28,7 +28,8 @@ impl Trip {
             // What an earlier run ordered is under way.
             if pulse.boot == note.before.boot && pulse.going_down() {
                 self.drain = Drain::of_note(&note.drain, &way.drain);
-                (self.before, self.drained) = (note.before, true);
+                (self.before, self.drained, self.owner) = (note.before, true, Some(note.run));
+                self.kept_mut().proven = true;
                 self.say(visit, BootStep::Booting, self.why());
                 self.enter(Stage::Wait);
                 return Ok(None);
@@ -65,17 +66,24 @@ impl Trip {
         } else {
             self.before.boot = pulse.boot;
         }
-        let mut script = note::write(
+        // A second boot's reasons join those of the first: what that didn't bring the next run has to know.
+        let mut reasons = self.made.clone();
+        reasons.extend(self.boot.reasons.iter().filter(|why| !self.made.contains(why)).cloned());
+        self.made.clone_from(&reasons);
+        let script = note::write(
             &visit.shared.folders,
             (&visit.shared.run, &visit.shared.whence),
             &self.drain.noted(),
-            &self.boot,
+            &Boot { reasons, ..self.boot.clone() },
             &self.before,
         );
         let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
+        self.owner = Some(visit.shared.run.to_string());
         if order {
-            script = script.user(order_script(visit, play).as_str());
-            self.order_reboot(visit, &script)?;
+            let script = script.user(self.order_script(visit, play).as_str());
+            if let Some(noted) = self.order_reboot(visit, &script)? {
+                return Ok(noted);
+            }
         } else {
             self.change(visit, &script)?;
         }
@@ -165,24 +173,60 @@ impl Trip {
                     }
                 };
             }
-            _ => self.order_reboot(visit, &order_script(visit, play))?,
+            _ => {
+                if let Some(next) = self.order_reboot(visit, &self.order_script(visit, play))? {
+                    return Ok(next);
+                }
+            }
         }
         self.say(visit, BootStep::Booting, self.why());
         self.enter(Stage::Wait);
         Ok(None)
     }
 
-    /// Gives an order to boot. Where the session broke meanwhile nobody knows whether it arrived, and that is waited for.
-    fn order_reboot(&mut self, visit: &Visit<'_>, script: &Script) -> Result<(), Problem> {
-        match self.change(visit, script) {
+    /// Gives an order to boot, and tells what is next if none is needed any more. Where nobody knows whether it arrived, it is
+    /// waited for.
+    fn order_reboot(&mut self, visit: &Visit<'_>, script: &Script) -> Result<Option<Option<Duration>>, Problem> {
+        let unknown = |said: &str| format!("whether it was told to boot isn't known: {said}");
+        match visit.alter(self.kept_mut(), script) {
             Err(p) if [FailureKind::Lost.name(), FailureKind::Timeout.name()].contains(&p.kind) => {
-                self.ordered = format!("whether it was told to boot isn't known: {}", p.message);
-                Ok(())
+                self.ordered = unknown(&p.message);
             }
-            result => result,
+            Err(problem) => return Err(problem),
+            Ok(output) => match output.code {
+                0 => {}
+                BOOTED => {
+                    self.enter(Stage::Wait);
+                    return Ok(Some(None));
+                }
+                UNKNOWN => self.ordered = unknown(&drain::last_lines(&output.complaint())),
+                _ => return Err(refused(&output)),
+            },
         }
+        Ok(None)
+    }
+
+    /// What makes a host boot a moment later, when the session that says so has ended: if it still runs the boot that is to
+    /// end, and the note is this run's.
+    fn order_script(&self, visit: &Visit<'_>, play: &Reboot) -> Script {
+        let reset = if play.firmware_reset { include_str!("reset.sh") } else { "" };
+        let go = format!(
+            "{reset}if [ -d /run/systemd/system ]; then systemctl reboot -i; else shutdown -r now || reboot; fi"
+        );
+        Script::new()
+            .set("L", &visit.shared.folders.state)
+            .set("R", &visit.shared.folders.run)
+            .set("run", &visit.shared.run)
+            .set("boot", &self.before.boot)
+            .set("go", &go)
+            .line(include_str!("order.sh"))
     }
 }
+
+/// What the order's script ends with where the host has booted since it was noted.
+const BOOTED: i32 = 20;
+/// What it ends with where the order was given and its answer was lost.
+const UNKNOWN: i32 = 22;
 
 fn refusal(why: String) -> Problem {
     Problem {
@@ -196,14 +240,4 @@ fn refusal(why: String) -> Problem {
 fn here() -> Option<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
     Some((read("/proc/sys/kernel/random/boot_id")?, read("/etc/machine-id")?))
-}
-
-/// What makes a host boot a moment later, when the session that says so has ended. A kernel loaded by kexec would be booted
-/// without resetting any card.
-fn order_script(visit: &Visit<'_>, play: &Reboot) -> Script {
-    let reset = if play.firmware_reset { include_str!("reset.sh") } else { "" };
-    let go =
-        format!("{reset}if [ -d /run/systemd/system ]; then systemctl reboot -i; else shutdown -r now || reboot; fi");
-    let script = Script::new().set("R", &visit.shared.folders.run).set("go", &go);
-    script.line(include_str!("order.sh"))
 }

@@ -15,7 +15,7 @@ use super::host::{Kept, Machine, Paused, Place, Visit};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem};
 use crate::plan::Boot;
 use crate::playbook::Batch;
-use crate::resource::Answers;
+use crate::resource::{Answers, Output};
 use crate::shell::Script;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,6 +91,12 @@ pub(super) struct Trip {
     orphan: bool,
     /// What came of the order to boot, where that isn't sure.
     ordered: String,
+    /// Whose note is on the host, once there is one.
+    owner: Option<String>,
+    /// Whether it may take the host down: it has a place in the budget.
+    admitted: bool,
+    /// For what this run has booted it already.
+    made: Vec<String>,
     /// What it lacked last, and in words.
     lack: (Lack, String),
     tries: u32,
@@ -118,6 +124,8 @@ enum Stage {
 pub(super) enum Turn {
     /// Another turn, this much later.
     Later(Box<Trip>, Duration),
+    /// A boot for which it has to be admitted.
+    Needs(Box<Trip>),
     /// Nothing.
     Over(Box<HostEvent>, Machine, Left),
 }
@@ -151,7 +159,7 @@ impl Trip {
         let boot = Boot { rung: note.rung, reasons: note.why };
         let orphan = note.drain != "none" && !drain.any();
         let trip = Trip::at(Stage::Wait, Rest::Play(paused), boot, note.before, drain, true);
-        Box::new(Trip { orphan, ..*trip })
+        Box::new(Trip { orphan, owner: Some(note.run), ..*trip })
     }
 
     /// A host that an earlier run was about to boot, and which doesn't need it: it is given back, unless it goes down.
@@ -163,7 +171,7 @@ impl Trip {
         let orphan = note.drain != "none" && !drain.any();
         let boot = Boot { rung: note.rung, reasons: note.why };
         let trip = Trip::at(Stage::Note, Rest::Over(event, kept), boot, note.before, drain, true);
-        Box::new(Trip { orphan, ..*trip })
+        Box::new(Trip { orphan, owner: Some(note.run), ..*trip })
     }
 
     fn at(stage: Stage, rest: Rest, boot: Boot, before: Pulse, drain: Drain, drained: bool) -> Box<Trip> {
@@ -181,6 +189,9 @@ impl Trip {
             emptied: false,
             orphan: false,
             ordered: String::new(),
+            owner: None,
+            admitted: false,
+            made: Vec::new(),
             lack,
             tries: 0,
         })
@@ -190,6 +201,7 @@ impl Trip {
     pub(super) fn begin(&mut self) {
         self.began = Instant::now();
         self.entered = self.began;
+        self.admitted = true;
     }
 
     /// Whether an earlier run has begun with it.
@@ -269,7 +281,12 @@ impl Trip {
             match next {
                 Ok(Some(wait)) => return Turn::Later(self, wait),
                 // It is back and proven: now what comes after the boot.
-                Ok(None) if stage == Stage::Wait => self = self.go_on(visit),
+                Ok(None) if stage == Stage::Wait => {
+                    self = self.go_on(visit);
+                    if self.stage == Stage::Note && !self.admitted {
+                        return Turn::Needs(self);
+                    }
+                }
                 Ok(None) => {}
                 Err(problem) => return self.fail(visit, play, problem),
             }
@@ -277,8 +294,15 @@ impl Trip {
     }
 
     fn change(&mut self, visit: &Visit<'_>, script: &Script) -> Result<(), Problem> {
-        visit.alter(self.kept_mut(), script)
+        let output = visit.alter(self.kept_mut(), script)?;
+        if output.code == 0 { Ok(()) } else { Err(refused(&output)) }
     }
+}
+
+/// That a script of netplay's own failed on the host.
+fn refused(output: &Output) -> Problem {
+    let message = format!("exit code {}: {}", output.code, drain::last_lines(&output.complaint()));
+    Problem { kind: "step", message, hint: None }
 }
 
 fn pulse_of(answers: &Answers, folder: &str) -> Result<Pulse, Problem> {

@@ -1,13 +1,16 @@
 //! Coming back: a host is proven, its play goes on, and it is given back.
 
 use super::pulse::{Lack, Pulse};
-use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, drain, note, pause, pulse_of};
+use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, busy, drain, note, pause, pulse_of};
 use crate::engine::host::{Machine, Visit, Visited};
 use crate::event::{BootStep, HostEvent, HostStatus, Problem};
 use crate::plan::Rung;
 use crate::resource::cards;
 use crate::transport::FailureKind;
 use std::time::{Duration, Instant};
+
+/// What to do with a host that wasn't given back.
+const BY_HAND: &str = "run this again when it is up, which gives it back, or give it back by hand";
 
 impl Trip {
     /// Whether it is back: a new boot over a new connection, its system up, its ports and links as they were.
@@ -74,7 +77,7 @@ impl Trip {
         {
             self.kept_mut().warnings.push(format!("that its power was cycled could not be noted: {}", problem.message));
         }
-        let Trip { rest, boot, before, drain, drained, emptied, orphan, began, .. } = *self;
+        let Trip { rest, boot, before, drain, drained, emptied, orphan, began, owner, admitted, made, .. } = *self;
         let (stage, rest, boot) = match rest {
             Rest::Over(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
             Rest::Play(paused) => match visit.resume(*paused, rung) {
@@ -84,7 +87,8 @@ impl Trip {
                 Visited::Done(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
             },
         };
-        Box::new(Trip { began, emptied, orphan, ..*Trip::at(stage, rest, boot, before, drain, drained) })
+        let trip = Trip::at(stage, rest, boot, before, drain, drained);
+        Box::new(Trip { began, emptied, orphan, owner, admitted, made, ..*trip })
     }
 
     /// Gives the host back, if all went well; otherwise it stays as it is, drained if it was.
@@ -96,16 +100,11 @@ impl Trip {
             let (event, machine) = self.over();
             return Turn::Over(event, machine, Left::Away("it failed after its boot".to_owned()));
         }
-        let undone = self.undo(visit, play);
+        // By the note the next run gives it back, if this one couldn't.
+        let undone = self.give_back(visit, play);
         if undone.is_err() && self.tries < TRIES {
             self.tries += 1;
             return Turn::Later(self, Duration::from_secs(5));
-        }
-        // By the note the next run gives it back, if this one couldn't.
-        if undone.is_ok()
-            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
-        {
-            self.kept_mut().warnings.push(format!("that it was booted stays noted on it: {}", problem.message));
         }
         match undone {
             Ok(()) => {
@@ -142,6 +141,33 @@ impl Trip {
         self.kept_mut().warnings.push(format!(
             "it stays drained ({drain}): mend it and run this again, which gives it back, or give it back by hand"
         ));
+    }
+
+    /// Gives the host back and takes the note off it. That is only done to a host which was seen just now to be up and to stay
+    /// so: nobody's work may land on one that goes down.
+    fn give_back(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<(), Problem> {
+        if self.orphan || (self.drained && self.drain.any()) {
+            let doubt = |message: String| Problem { kind: "undrain", message, hint: Some(BY_HAND.to_owned()) };
+            let folder = visit.shared.folders.run.as_str();
+            // Also of a run that was interrupted.
+            let calm = Visit { patient: true, play: visit.play.clone(), ..*visit };
+            let answers = calm
+                .look(self.kept_mut(), true, vec![Pulse::ask(folder)])
+                .map_err(|p| doubt(format!("nobody knows whether it is up: {}", p.message)))?;
+            if pulse_of(&answers, folder)?.going_down() {
+                return Err(doubt("it goes down".to_owned()));
+            }
+            if let Some(note) = self.kept().note.clone().filter(|note| self.owner.as_ref() != Some(&note.run)) {
+                return Err(busy(&note));
+            }
+            self.undo(visit, play)?;
+        }
+        if self.owner.is_some()
+            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
+        {
+            self.kept_mut().warnings.push(format!("that it was to be booted stays noted on it: {}", problem.message));
+        }
+        Ok(())
     }
 
     fn undo(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<(), Problem> {
@@ -184,7 +210,7 @@ impl Trip {
             let (event, machine) = self.ended(visit, problem);
             return Turn::Over(event, machine, Left::Away(why));
         }
-        // Nothing has been booted: it is given back.
+        // Nothing is known to have been booted: it is given back, if it stays up.
         let left = match (self.back_out(visit, play), problem.kind) {
             (Left::Back, "drained") => Left::Away(problem.message.clone()),
             (left, _) => left,
@@ -200,18 +226,14 @@ impl Trip {
     }
 
     fn back_out(&mut self, visit: &Visit<'_>, play: &Reboot) -> Left {
-        if let Err(problem) = self.undo(visit, play) {
-            let message = format!("it stays drained: {}", problem.message);
-            self.kept_mut().warnings.push(message.clone());
-            return Left::Away(message);
+        match self.give_back(visit, play) {
+            Ok(()) => Left::Back,
+            Err(problem) => {
+                let message = format!("it stays drained: {}", problem.message);
+                self.kept_mut().warnings.push(message.clone());
+                Left::Away(message)
+            }
         }
-        // Once it is known what it was like before, that may have been noted.
-        if !self.before.boot.is_empty()
-            && let Err(problem) = self.change(visit, &note::remove(&visit.shared.folders))
-        {
-            self.kept_mut().warnings.push(format!("that it was to be booted stays noted on it: {}", problem.message));
-        }
-        Left::Back
     }
 
     pub(super) fn interrupt(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {

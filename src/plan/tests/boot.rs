@@ -125,3 +125,16 @@ fn a_power_cycle_is_made_only_where_it_can_be() {
     assert_eq!(told, "card=Changed, warm=Changed, qos=Changed");
     assert_eq!(host.log, ["PowerCycle for fake:card (word up), fake:warm (word up)", "qos"]);
 }
+
+#[test]
+fn what_an_earlier_run_booted_for_is_known_by_its_resource() {
+    let plan = plan(vec![Fake::new("a")], vec![], boots(Rung::Reboot));
+    let lacks = |why: &str| {
+        let reasons = [why.to_owned()];
+        plan.lacks(&reasons).map(str::to_owned)
+    };
+    assert_eq!(lacks("mlxconfig:all (NUM_OF_VFS 4, SRIOV_EN 1)").as_deref(), Some("mlxconfig:all"));
+    assert_eq!(lacks("mlxconfig:all").as_deref(), Some("mlxconfig:all"), "of a no_log resource");
+    assert_eq!(lacks("fake:a (word up)"), None);
+    assert_eq!(lacks("a kernel: 6.1"), None, "what was asked for is no resource");
+}
