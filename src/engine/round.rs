@@ -268,7 +268,7 @@ impl Round<'_> {
                     self.away(at, Some("an earlier run's boot isn't over".to_owned()));
                 }
                 let foreign = kept.foreign;
-                match kept.note.take().filter(|_| boots && !foreign) {
+                match kept.note.clone().filter(|_| boots && !foreign) {
                     Some(note) => {
                         self.hosts[at] = Is::OnItsWay;
                         self.away(at, None);

@@ -534,16 +534,21 @@ fn what_earlier_runs_have_begun_keeps_to_the_budget() {
         host.card(&format!("add {CARD} rdma=mlx5_0 seconds=0"));
     }
     let before = boots(&hosts);
-    let mut child = apply(&hosts, &playbook("  reboot: {max_unavailable: 4, timeout: 30}\n"), &[]).start();
+    let first = apply(&hosts, &playbook("  reboot: {max_unavailable: 4, timeout: 30}\n"), &[]);
+    let mut child = first.start();
     let start = Instant::now();
     while boots(&hosts) != before.iter().map(|n| n + 1).collect::<Vec<_>>() {
-        assert!(start.elapsed() < Duration::from_secs(60), "they don't boot");
+        if start.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            panic!("they don't boot: {:?}", child.wait_with_output());
+        }
         std::thread::sleep(Duration::from_millis(50));
     }
     let _ = child.kill();
     child.wait().unwrap();
     for (host, n) in hosts.each().zip(&before) {
         host.wait_for_boot(n + 1);
+        host.sh("test -e /var/lib/netplay/reboot");
     }
     // They serve again, each with a note: another value takes them down one after the other.
     let trace = Trace::begin(&hosts);

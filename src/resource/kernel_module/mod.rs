@@ -105,23 +105,16 @@ impl KernelModule {
         }
     }
 
-    /// The parameters that the module doesn't take: the kernel would ignore them.
-    fn unknown(&self, now: &State) -> Vec<Trouble> {
+    /// The parameters that the module doesn't seem to take, with what may be meant: the kernel would ignore them.
+    /// modinfo lists those that were declared with a type or a description, which `module_param_call` doesn't do
+    /// (`hashsize` of nf_conntrack); such a one is seen when the module is loaded.
+    fn unknown<'a>(&'a self, now: &'a State) -> Vec<(&'a str, Option<&'a str>)> {
         // Those the kernel itself takes, of each module (Documentation/admin-guide/kernel-parameters.txt).
         const OF_ALL: [&str; 2] = ["dyndbg", "async_probe"];
         let Some(declared) = &now.declared else { return Vec::new() };
         let all = || declared.iter().chain(now.found.parameters.keys()).map(String::as_str);
         let unknown = self.parameters.iter().filter(|(key, _)| !all().chain(OF_ALL).any(|name| same_name(name, key)));
-        let trouble = |(key, _): &(String, String)| {
-            let name = &self.name;
-            let trouble = Trouble::new(format!("{name} has no parameter {key}"));
-            match nearest(key, all()) {
-                Some(near) => trouble.hint(format!("is it {near}?")),
-                None if declared.is_empty() => trouble.hint("it has none"),
-                None => trouble.hint(format!("`modinfo -p {name}` lists those that it has")),
-            }
-        };
-        unknown.map(trouble).collect()
+        unknown.map(|(key, _)| (key.as_str(), nearest(key, all()))).collect()
     }
 
     /// The parameters that the loaded module has otherwise, with what it has and whether that can be written.
@@ -162,7 +155,7 @@ impl Resource for KernelModule {
         Key::optional(
             "params",
             "mapping",
-            "Its parameters and their values. One that the module doesn't take (`modinfo -p`) is an error. One that a loaded module lets write is written; otherwise it waits for \
+            "Its parameters and their values. One that the loaded module doesn't have (in /sys/module/NAME/parameters or `modinfo -p`) is an error. One that a loaded module lets write is written; otherwise it waits for \
              the next boot, since a module is never unloaded for that.",
         ),
         Key::default(
@@ -375,8 +368,20 @@ impl Resource for KernelModule {
             let message = format!("{} is built into the kernel, so it can't be absent", self.name);
             return Some(Obstacle::stops(Trouble::new(message)));
         }
-        if let Some(trouble) = Trouble::all(self.unknown(now)) {
-            return Some(Obstacle::stops(trouble));
+        // One that isn't loaded may have more than modinfo lists.
+        if found.live != Live::Absent {
+            let name = &self.name;
+            let trouble = |(key, near): (&str, Option<&str>)| {
+                Trouble::new(format!("{name} has no parameter {key}")).hint(match near {
+                    Some(near) => format!("is it {near}?"),
+                    None => {
+                        format!("`ls /sys/module/{name}/parameters` and `modinfo -p {name}` list those that it has")
+                    }
+                })
+            };
+            if let Some(trouble) = Trouble::all(self.unknown(now).into_iter().map(trouble).collect()) {
+                return Some(Obstacle::stops(trouble));
+            }
         }
         let mut troubles = self.loses(now);
         if !self.present && found.live == Live::Loaded && found.in_use() {
@@ -403,9 +408,17 @@ impl Resource for KernelModule {
         let (name, found) = (&self.name, &now.found);
         let shown =
             |key: &str| found.parameters.iter().find(|(n, _)| same_name(n, key)).and_then(|(_, s)| s.value.as_ref());
-        for (key, _) in self.parameters.iter().filter(|(key, _)| found.live != Live::Absent && shown(key).is_none()) {
+        let unknown = self.unknown(now);
+        let hidden = |key: &str| shown(key).is_none() && !unknown.iter().any(|(name, _)| *name == key);
+        for (key, _) in self.parameters.iter().filter(|(key, _)| found.live != Live::Absent && hidden(key)) {
             warnings.push(format!(
                 "{name} doesn't show {key}, so what it has can't be told: `modinfo -p {name}` lists its parameters"
+            ));
+        }
+        for (key, near) in unknown.iter().filter(|_| found.live == Live::Absent) {
+            let meant = near.map(|near| format!(" (is it {near}?)")).unwrap_or_default();
+            warnings.push(format!(
+                "`modinfo -p {name}` doesn't list {key}{meant}: whether {name} has it shows when it is loaded"
             ));
         }
         if self.options_differ(now) {
