@@ -6,6 +6,7 @@ use super::execution::{Errand, ended, problem};
 use super::reader::Ending;
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
+use crate::facts;
 use crate::graph;
 use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who};
 use crate::playbook::{Become, HostPlay};
@@ -371,6 +372,10 @@ pub(super) struct Kept {
     pub(super) proven: bool,
     /// Whether an earlier run has begun a boot for what this play doesn't have.
     pub(super) foreign: bool,
+    /// Why it would be booted, after a check.
+    pub(super) foreseen: Vec<String>,
+    /// Why it is never booted, if it isn't.
+    pub(super) unbootable: Option<String>,
 }
 
 impl Default for Kept {
@@ -390,6 +395,8 @@ impl Default for Kept {
             note: None,
             proven: false,
             foreign: false,
+            foreseen: Vec::new(),
+            unbootable: None,
         }
     }
 }
@@ -407,6 +414,7 @@ impl Going<'_> {
         let play = if play.wants_facts { self.facts(&play.become_)? } else { play };
         if let Some(why) = play.boot_for.as_ref().filter(|_| self.visit.policy.check) {
             self.kept.reboot.push(why.to_string());
+            self.kept.foreseen.push(why.to_string());
         }
         let asked = play.boot_for.is_some() && !self.visit.policy.check;
         if play.resources.is_empty() && play.handlers.is_empty() && !asked {
@@ -606,9 +614,9 @@ impl Going<'_> {
     fn facts(&mut self, keywords: &Become) -> Result<HostPlay, Stop> {
         self.visit.stage(Stage::Probing);
         let who = self.who(keywords)?;
-        let inquiry = Inquiry::new(crate::facts::questions());
+        let inquiry = Inquiry::new(facts::questions());
         let report = self.read(&who, &inquiry)?;
-        let (facts, warnings) = crate::facts::read(&report.answers.unwrap_or_default());
+        let (facts, warnings) = facts::read(&report.answers.unwrap_or_default());
         self.kept.warnings.extend(warnings);
         self.visit
             .site
@@ -621,15 +629,33 @@ impl Going<'_> {
         let mut questions = plan.questions(who);
         if first {
             questions.extend(MACHINE.map(SmallFile::ask));
+            questions.extend(self.visit.policy.boots.map(|_| facts::root()));
         }
         let inquiry = Inquiry::new(questions);
         let report = self.read(who, &inquiry)?;
         let answers = report.answers.unwrap_or_default();
         if first {
             self.kept.machine = machine(&answers);
+            self.kept.unbootable = self.unbootable(&answers);
         }
         plan.absorb(who, &answers);
         Ok(report.owed)
+    }
+
+    /// Why the host is never booted, if it isn't.
+    fn unbootable(&self, answers: &Answers) -> Option<String> {
+        let read =
+            |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+        let here = || Some((read(MACHINE[0])?, read(MACHINE[1])?));
+        if self.kept.machine.is_some() && self.kept.machine == here() {
+            return Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned());
+        }
+        facts::fleeting(answers).map(|why| {
+            format!(
+                "what is written to its root doesn't survive a reboot ({why}), so nothing would know afterwards that it was \
+                 booted for this"
+            )
+        })
     }
 
     /// Runs a segment and takes in what became of it. False if the host has moved on since it was probed, so that
@@ -723,6 +749,9 @@ impl Going<'_> {
             }
             *self.kept.tally.entry(outcome.status).or_default() += 1;
             self.kept.ignored += usize::from(outcome.status == Status::Failed && outcome.ignored);
+            if self.visit.policy.check {
+                self.kept.foreseen.extend(plan.foreseen(&outcome));
+            }
             let item = plan.item(outcome.position);
             if !outcome.waits.is_empty() && outcome.status == Status::WouldChange {
                 self.kept.reboot.push(item.address.to_string());

@@ -91,19 +91,20 @@ pub(super) fn admit(most: usize, away: &BTreeMap<Arc<str>, Away>, waiting: &[Opt
     if going.is_empty() && !under_way && !waiting.is_empty() { Admission::Spent } else { Admission::Go(going) }
 }
 
-/// In which rounds hosts of these domains would go, if each round ended before the next began.
-pub(super) fn rounds(most: usize, domains: Vec<Option<String>>) -> Vec<Vec<usize>> {
-    let mut left: Vec<(usize, Option<String>)> = domains.into_iter().enumerate().collect();
+/// In which rounds hosts of these domains would go, if each round ended before the next began; those that never may go, since
+/// what is lost doesn't come back, are in none.
+pub(super) fn rounds(most: usize, away: &BTreeMap<Arc<str>, Away>, domains: &[Option<String>]) -> Vec<Vec<usize>> {
+    let mut left: Vec<usize> = (0..domains.len()).collect();
     let mut rounds = Vec::new();
     while !left.is_empty() {
-        let waiting: Vec<Option<String>> = left.iter().map(|(_, domain)| domain.clone()).collect();
-        let Admission::Go(going) = admit(most.max(1), &BTreeMap::new(), &waiting) else { break };
-        rounds.push(going.iter().map(|&i| left[i].0).collect());
-        let mut at = 0;
-        left.retain(|_| {
-            at += 1;
-            !going.contains(&(at - 1))
-        });
+        let waiting: Vec<Option<String>> = left.iter().map(|&i| domains[i].clone()).collect();
+        let going = match admit(most, away, &waiting) {
+            Admission::Go(going) if !going.is_empty() => going,
+            _ => break,
+        };
+        let going: Vec<usize> = going.into_iter().map(|at| left[at]).collect();
+        left.retain(|i| !going.contains(i));
+        rounds.push(going);
     }
     rounds
 }
@@ -132,9 +133,14 @@ mod tests {
         assert_eq!(admit(9, &away(&[]), &racks), Admission::Go(vec![0, 2, 3]));
         assert_eq!(admit(9, &away(&[(9, Some("b"), Some("down"))]), &racks), Admission::Go(vec![0, 3]));
         assert_eq!(admit(9, &away(&[(9, Some("a"), Some("down"))]), &racks[..2]), Admission::Spent);
-        let of = |racks: &[&str]| racks.iter().map(|r| Some((*r).to_owned())).collect();
-        assert_eq!(rounds(4, of(&["a", "a", "b", "b"])), [vec![0, 2], vec![1, 3]]);
-        assert_eq!(rounds(2, vec![None; 5]), [vec![0, 1], vec![2, 3], vec![4]]);
+        let of = |racks: &[&str]| -> Vec<_> { racks.iter().map(|r| Some((*r).to_owned())).collect() };
+        let racks = of(&["a", "a", "b", "b"]);
+        assert_eq!(rounds(4, &away(&[]), &racks), [vec![0, 2], vec![1, 3]]);
+        assert_eq!(rounds(4, &away(&[(9, Some("b"), Some("down"))]), &racks), [vec![0], vec![1]]);
+        assert_eq!(rounds(2, &away(&[]), &none()), [vec![0, 1], vec![2, 3], vec![4]]);
+        let one = away(&[(9, None, Some("down"))]);
+        assert_eq!(rounds(2, &one, &none()), [vec![0], vec![1], vec![2], vec![3], vec![4]]);
+        assert_eq!(rounds(1, &one, &none()), [[0; 0]; 0]);
         assert_eq!(at_most(100, &Batch::Percent(5.0)), 5);
         assert_eq!(at_most(10, &Batch::Percent(5.0)), 1);
         assert_eq!(at_most(10, &Batch::Hosts(3)), 3);

@@ -6,7 +6,7 @@ use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
 use super::run::{Host, Ledger, Options, Play, bug, host_event};
 use super::{boot, host::Shared};
-use crate::event::{Event, HostEvent, HostStatus, Problem, Status};
+use crate::event::{Event, HostEvent, HostStatus, Problem, Status, Warning};
 use crate::transport::FailureKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -131,7 +131,7 @@ impl Round<'_> {
         for at in 0..self.batch.len() {
             desk.give(at, Job::Visit);
         }
-        while self.hosts.iter().any(|is| *is != Is::Over) {
+        while self.hosts.iter().any(|is| *is != Is::Over) || self.asks(desk) {
             let interrupted = shared.interrupted.load(Ordering::Relaxed);
             let now = Instant::now();
             for (when, at, trip) in std::mem::take(&mut self.due) {
@@ -167,11 +167,21 @@ impl Round<'_> {
                     }
                     self.over(at, event, sink);
                 }
-                Some(Heard::Event(Told::Census(found))) => self.counted(found, desk),
-                Some(Heard::Over(at, Some(message))) if self.hosts[at] != Is::Over => {
+                Some(Heard::Event(Told::Census(found))) => {
+                    if let (true, Err(problem)) = (self.play.policy.check, &found) {
+                        sink(Event::Warning(Warning {
+                            message: format!("boots can't be foreseen: {}", problem.message),
+                        }));
+                    }
+                    self.counted(found, desk);
+                }
+                Some(Heard::Over(at, Some(message))) => {
                     self.waiting.retain(|(other, _)| *other != at);
                     if self.census == Census::Asked {
                         self.counted(Err(bug(message.clone())), desk);
+                    }
+                    if self.hosts[at] == Is::Over {
+                        continue;
                     }
                     if self.hosts[at] == Is::OnItsWay {
                         self.away(at, Some("netplay itself failed".to_owned()));
@@ -182,6 +192,15 @@ impl Round<'_> {
                 Some(Heard::Over(..)) => {}
             }
         }
+    }
+
+    /// A check that would boot hosts asks the scheduler too, at its end. Whether that goes on.
+    fn asks(&mut self, desk: &Desk) -> bool {
+        if self.play.policy.check && self.census == Census::Open && !self.ledger.planned.is_empty() {
+            self.census = Census::Asked;
+            desk.give(0, Job::Census);
+        }
+        self.census == Census::Asked
     }
 
     fn name(&self, at: usize) -> Arc<str> {
@@ -205,13 +224,8 @@ impl Round<'_> {
         sink(event);
     }
 
-    fn over(&mut self, at: usize, mut event: Box<HostEvent>, sink: &mut dyn FnMut(Event)) {
+    fn over(&mut self, at: usize, event: Box<HostEvent>, sink: &mut dyn FnMut(Event)) {
         self.hosts[at] = Is::Over;
-        if let (true, Some(why)) = (self.play.policy.check, &self.batch[at].way.refused)
-            && !event.reboot_pending.is_empty()
-        {
-            event.warnings.push(format!("it wouldn't be booted: {why}"));
-        }
         if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
             self.lost += 1;
             self.ledger.lost.insert(event.host.clone());
@@ -250,7 +264,7 @@ impl Round<'_> {
                 self.away(at, None);
                 desk.give(at, Job::Turn(Trip::proof(paused, note, way)));
             }
-            Visited::Done(event, mut kept) => {
+            Visited::Done(mut event, mut kept) => {
                 if let Some(machine) = kept.machine.clone() {
                     self.ledger.meet(machine, &name, sink);
                 }
@@ -264,6 +278,12 @@ impl Round<'_> {
                     self.away(at, Some(format!("unreachable: {why}")));
                 }
                 let boots = self.play.reboot.is_some() && !self.play.policy.check;
+                if self.play.reboot.is_some() && !kept.foreseen.is_empty() {
+                    match way.refused.as_ref().or(kept.unbootable.as_ref()) {
+                        Some(why) => event.warnings.push(format!("it wouldn't be booted: {why}")),
+                        None => self.ledger.planned.push((name.clone(), std::mem::take(&mut kept.foreseen))),
+                    }
+                }
                 if kept.foreign {
                     self.away(at, Some("an earlier run's boot isn't over".to_owned()));
                 }
@@ -322,15 +342,7 @@ impl Round<'_> {
                 }
             }
             Admission::Spent => {
-                let told = |(host, away): (&Arc<str>, &Away)| Some(format!("{host} ({})", away.lost.as_ref()?));
-                let away: Vec<String> = self.ledger.away.iter().filter_map(told).collect();
-                let message = format!(
-                    "it isn't booted: {} may be unavailable at once (`max_unavailable`{}), and {} already: {}",
-                    hosts(self.ledger.most),
-                    if domains.iter().any(Option::is_some) { ", one of a `domain`" } else { "" },
-                    if away.len() == 1 { "one is" } else { "these are" },
-                    away.join(", ")
-                );
+                let message = format!("it isn't booted: {}", self.ledger.spent(domains.iter().any(Option::is_some)));
                 let hint = "bring them back, or leave them out of the play (`hosts: all:!NAME`), or allow more by \
                             `max_unavailable`";
                 self.ledger.stopped = Some(message.replacen("it isn't booted", "the run was stopped", 1));
@@ -396,8 +408,4 @@ impl Round<'_> {
             .collect();
         self.give_up(desk, |at| problems[at].clone());
     }
-}
-
-fn hosts(n: usize) -> String {
-    if n == 1 { "one host".to_owned() } else { format!("{n} hosts") }
 }

@@ -115,7 +115,7 @@ pub(super) struct Ledger {
     /// How many hosts may be unavailable at once: the least that a play of the run says.
     pub(super) most: usize,
     /// The hosts of the play that would be booted (`--check`), and why.
-    planned: Vec<(Arc<str>, Vec<String>)>,
+    pub(super) planned: Vec<(Arc<str>, Vec<String>)>,
     /// The hosts that are.
     pub(super) away: BTreeMap<Arc<str>, Away>,
 }
@@ -163,20 +163,58 @@ impl Ledger {
                     Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
             }
         }
-        let mut planned = std::mem::take(&mut self.planned);
-        let twin = |host: &Arc<str>| self.machines.values().any(|names| names.len() > 1 && names.contains(host));
-        planned.retain(|(host, _)| !twin(host) && hosts.iter().any(|h| name(h) == *host && h.way.refused.is_none()));
-        planned.sort_by_key(|(host, _)| hosts.iter().position(|h| name(h) == *host));
-        if let (true, Some(reboot), false) = (options.check, &play.reboot, planned.is_empty()) {
-            let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);
-            let domain = |name_: &Arc<str>| hosts.iter().find(|h| name(h) == *name_).and_then(|h| h.way.domain.clone());
-            let rounds = rolling::rounds(self.most, planned.iter().map(|(host, _)| domain(host)).collect());
-            let at_once = rounds.iter().map(Vec::len).max().unwrap_or(0);
-            let at_most = reboot.at_most(rounds.len(), drained);
-            let planned = rounds.concat().into_iter().map(|i| planned[i].clone()).collect();
-            let play = play.name.clone();
-            sink(Event::BootsPlanned(BootsPlanned { play, hosts: planned, at_once, at_most }));
+        if let (true, Some(reboot)) = (options.check, &play.reboot) {
+            self.foresee(play, reboot, sink);
         }
+    }
+
+    /// Tells in which order the hosts of a play would be booted, and which wouldn't.
+    fn foresee(&mut self, play: &Play, reboot: &Reboot, sink: &mut dyn FnMut(Event)) {
+        let place = |host: &Arc<str>| play.hosts.iter().position(|h| h.target.host == **host);
+        let mut planned = std::mem::take(&mut self.planned);
+        planned.sort_by_key(|(host, _)| place(host));
+        let twin = |host: &Arc<str>| self.machines.values().any(|names| names.len() > 1 && names.contains(host));
+        planned.retain(|(host, _)| !twin(host));
+        let lost = |host: &Arc<str>| self.away.get(host).and_then(|away| away.lost.as_ref());
+        let told: Vec<String> =
+            planned.iter().filter_map(|(host, _)| Some(format!("{host} ({})", lost(host)?))).collect();
+        planned.retain(|(host, _)| lost(host).is_none());
+        let mut warn = |message: String| sink(Event::Warning(Warning { message }));
+        if !told.is_empty() {
+            warn(format!("these wouldn't be booted, as somebody else has them out of service: {}", told.join(", ")));
+        }
+        let domain = |host: &Arc<str>| play.hosts.get(place(host)?).and_then(|h| h.way.domain.clone());
+        let domains: Vec<Option<String>> = planned.iter().map(|(host, _)| domain(host)).collect();
+        let rounds = rolling::rounds(self.most, &self.away, &domains);
+        let order: Vec<usize> = rounds.concat();
+        if order.len() < planned.len() {
+            let left = planned.iter().enumerate().filter(|(i, _)| !order.contains(i));
+            let left: Vec<&str> = left.map(|(_, (host, _))| &**host).collect();
+            let spent = self.spent(domains.iter().any(Option::is_some));
+            warn(format!("these wouldn't be booted: {}: {spent}", left.join(", ")));
+        }
+        if !order.is_empty() {
+            let drained = play.hosts.iter().any(|host| host.way.drain != Drain::None);
+            sink(Event::BootsPlanned(BootsPlanned {
+                play: play.name.clone(),
+                hosts: order.into_iter().map(|i| planned[i].clone()).collect(),
+                at_once: rounds.iter().map(Vec::len).max().unwrap_or(0),
+                at_most: reboot.at_most(rounds.len(), drained),
+            }));
+        }
+    }
+
+    /// What uses up how many may be away.
+    pub(super) fn spent(&self, domains: bool) -> String {
+        let told = |(host, away): (&Arc<str>, &Away)| Some(format!("{host} ({})", away.lost.as_ref()?));
+        let away: Vec<String> = self.away.iter().filter_map(told).collect();
+        format!(
+            "{} may be unavailable at once (`max_unavailable`{}), and {} already: {}",
+            if self.most == 1 { "one host".to_owned() } else { format!("{} hosts", self.most) },
+            if domains { ", one of a `domain`" } else { "" },
+            if away.len() == 1 { "one is" } else { "these are" },
+            away.join(", ")
+        )
     }
 
     /// Who interrupts is told why it goes on, lest they end what can't be ended without harm.
@@ -204,10 +242,6 @@ impl Ledger {
         let total = self.total(&event.host);
         total.executions += event.executions;
         total.reboot_pending |= !event.reboot_pending.is_empty();
-        if !event.reboot_pending.is_empty() {
-            self.planned.push((event.host.clone(), event.reboot_pending.clone()));
-        }
-        let total = self.total(&event.host);
         total.passed_over |= event.status == HostStatus::Skipped;
         // A host that a later play passed over keeps what it came to before.
         let rank = |s: HostStatus| match s {

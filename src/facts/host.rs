@@ -9,41 +9,12 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(super) struct Host;
 
-/// What was found.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// `host`, `os`, `kernel`, `cpus`, `memory_mib`, `service_manager`.
-    pub(super) values: Value,
-    /// Why what is written to the root doesn't survive a reboot, if it doesn't.
-    fleeting: Option<&'static str>,
-}
-
-impl Found {
-    /// Why nothing lasts here, if it is so.
-    pub(super) fn fleeting(&self) -> Option<&'static str> {
-        self.fleeting
-    }
-
-    /// That nothing lasts here, if it is so.
-    pub(super) fn root_warning(&self) -> Option<String> {
-        self.fleeting.map(|why| {
-            format!("what is written to this host's root doesn't survive a reboot ({why}): make what is to last in its image")
-        })
-    }
-}
-
-// `systemd-detect-virt` prints `none` for a machine without a hypervisor. The upper layer of an overlay is often in a
-// place that can't be seen from here.
-const ASK: &str = r#"NL='
-'
-echo "fqdn $(lim 3 hostname -f 2>/dev/null)"
+// `systemd-detect-virt` prints `none` for a machine without a hypervisor.
+const ASK: &str = r#"echo "fqdn $(lim 3 hostname -f 2>/dev/null)"
 if command -v systemd-detect-virt >/dev/null; then echo "virtual $(systemd-detect-virt)"
 else echo "hypervisor $(grep -sm1 -o ' hypervisor' /proc/cpuinfo)"; fi
 if [ -d /run/systemd/system ]; then echo 'manager systemd'; elif [ -d /run/openrc ]; then echo 'manager openrc'
 elif [ -e /etc/inittab ] && [ -d /etc/init.d ]; then echo 'manager sysvinit'; fi
-m=$(grep -sE '^([^ ]+ ){4}/ ' /proc/self/mountinfo); m=${m##*"$NL"}
-echo "root $m"
-case $m in *' - overlay '*upperdir=*) u=${m##*upperdir=}; u=${u%%,*}; [ ! -d "$u" ] || echo "upper $(stat -f -c %T -- "$u")" ;; esac
 grep -as '^MemTotal:' /proc/meminfo
 echo
 grep -asH '' -- /proc/sys/kernel/hostname /proc/sys/kernel/osrelease /proc/sys/kernel/random/boot_id /etc/os-release \
@@ -52,19 +23,20 @@ grep -asH '' -- /proc/sys/kernel/hostname /proc/sys/kernel/osrelease /proc/sys/k
 exit 0"#;
 
 impl Group for Host {
-    type Answer = Found;
+    /// `host`, `os`, `kernel`, `cpus`, `memory_mib`, `service_manager`.
+    type Answer = Value;
     const NAME: &'static str = "facts of the host";
 
     fn compose(_: &[&str]) -> Vec<Fragment> {
         vec![Script::new().line(ASK).into()]
     }
 
-    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Value, Trouble>> {
         args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), read)).collect()
     }
 }
 
-fn read(output: &Output) -> Result<Found, Trouble> {
+fn read(output: &Output) -> Result<Value, Trouble> {
     let text = output.text();
     let Some((words, files)) = text.split_once("\n\n").filter(|_| output.code == 0) else {
         return Err(Trouble::new(format!("the host didn't say what it is: {}", output.complaint())));
@@ -85,7 +57,6 @@ fn read(output: &Output) -> Result<Found, Trouble> {
     let release = by_path.get("/etc/os-release").or_else(|| by_path.get("/usr/lib/os-release"));
     let release: HashMap<&str, &str> =
         release.into_iter().flatten().filter_map(|l| l.split_once('=')).map(|(k, v)| (k, unquoted(v))).collect();
-    let (root_persistent, fleeting) = root(word("root").unwrap_or_default(), word("upper"));
     let mut nodes: Vec<(u32, &str)> = by_path
         .iter()
         .filter_map(|(path, lines)| {
@@ -96,13 +67,12 @@ fn read(output: &Output) -> Result<Found, Trouble> {
     nodes.sort_unstable();
     let memory = word("MemTotal:").and_then(|m| m.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
 
-    let values = json!({
+    Ok(json!({
         "host": {
             "name": hostname,
             "fqdn": word("fqdn").or(hostname).filter(|name| name.contains('.')),
             "boot_id": file("/proc/sys/kernel/random/boot_id"),
             "virtual": virtual_,
-            "root_persistent": root_persistent,
         },
         "os": { "family": family(&release), "id": release.get("ID"), "version": release.get("VERSION_ID") },
         "kernel": file("/proc/sys/kernel/osrelease"),
@@ -114,8 +84,7 @@ fn read(output: &Output) -> Result<Found, Trouble> {
         },
         "memory_mib": memory.map(|kib| kib / 1024),
         "service_manager": word("manager"),
-    });
-    Ok(Found { values, fleeting })
+    }))
 }
 
 /// What runs this machine, where systemd isn't there to say it, by the names that it would use.
@@ -160,52 +129,9 @@ fn count(list: &str) -> Option<u32> {
     })
 }
 
-/// Whether what is written to the root is still there after a reboot, if that can be told, and why not: from the last
-/// line of /proc/self/mountinfo that is mounted there (proc(5)), and the file system of an overlay's upper layer.
-fn root(line: &str, upper: Option<&str>) -> (Option<bool>, Option<&'static str>) {
-    let Some((mount, rest)) = line.split_once(" - ") else { return (None, None) };
-    let mut rest = rest.split_whitespace();
-    let (kind, source, options) = (rest.next(), rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
-    let has = |options: &str, name: &str| options.split(',').any(|o| o == name || o.starts_with(&format!("{name}=")));
-    let read_only = has(mount.split_whitespace().nth(5).unwrap_or_default(), "ro") || has(options, "ro");
-    let lost = |why| (Some(false), Some(why));
-    match kind {
-        Some("tmpfs" | "ramfs" | "rootfs") => lost("it is in memory"),
-        Some("squashfs" | "erofs" | "iso9660" | "cramfs") => lost("it is a read-only image"),
-        Some("nfs" | "nfs4") if read_only => lost("it is NFS, read-only"),
-        Some("overlay") => match upper {
-            Some("tmpfs" | "ramfs") => lost("it is an overlay that keeps changes in memory"),
-            Some(_) => (Some(true), None),
-            None if !has(options, "upperdir") => lost("it is a read-only overlay"),
-            None => (None, None),
-        },
-        _ if source.starts_with("/dev/ram") || source.starts_with("/dev/zram") => lost("it is in memory"),
-        Some(_) => (Some(true), None),
-        None => (None, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_lasts() {
-        let of = |line: &str, upper: Option<&str>| root(line, upper).0;
-        assert_eq!(of("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw", None), Some(true));
-        assert_eq!(of("27 1 0:2 / / rw - tmpfs tmpfs rw,size=8g", None), Some(false));
-        assert_eq!(of("27 1 0:2 / / rw - rootfs rootfs rw", None), Some(false));
-        assert_eq!(of("27 1 0:50 /img / ro,relatime shared:1 - nfs4 srv:/img rw,vers=4.2", None), Some(false));
-        assert_eq!(of("27 1 0:50 /img / rw,relatime shared:1 - nfs4 srv:/img rw,vers=4.2", None), Some(true));
-        let overlay =
-            "27 1 0:30 / / rw - overlay overlay rw,lowerdir=/run/rootfsbase,upperdir=/run/overlayfs,workdir=/w";
-        assert_eq!(of(overlay, Some("tmpfs")), Some(false));
-        assert_eq!(of(overlay, Some("ext2/ext3")), Some(true));
-        assert_eq!(of(overlay, None), None);
-        assert_eq!(of("27 1 0:30 / / ro - overlay overlay ro,lowerdir=/a:/b", None), Some(false));
-        assert_eq!(of("27 1 1:0 / / rw - ext4 /dev/ram0 rw", None), Some(false));
-        assert_eq!(of("", None), None);
-    }
 
     #[test]
     fn families() {

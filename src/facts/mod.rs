@@ -7,6 +7,7 @@ mod host;
 mod network;
 mod rdma;
 mod roce;
+mod root;
 
 use crate::resource::owner::OwnerList;
 use crate::resource::probes::links::{LinkList, Links};
@@ -15,6 +16,7 @@ use crate::resource::{Answers, Group, Question};
 use host::Host;
 use network::Devices;
 use rdma::Rdma;
+use root::Root;
 use serde_json::{Value, json};
 
 /// All that has to be asked for the facts of a host.
@@ -24,25 +26,27 @@ pub fn questions() -> Vec<Question> {
         SessionEnds::ask(),
         OwnerList::ask(),
         Question::of::<Host>(""),
+        root(),
         Question::of::<Devices>(""),
         Question::of::<Rdma>(""),
     ]
 }
 
 /// What has to be asked for [`fleeting`].
-pub fn of_host() -> Question {
-    Question::of::<Host>("")
+pub fn root() -> Question {
+    Question::of::<Root>("")
 }
 
 /// Why what is written to the host's root doesn't survive a reboot, if it doesn't.
 pub fn fleeting(answers: &Answers) -> Option<&'static str> {
-    answers.get::<Host>("").ok()?.fleeting()
+    answers.get::<Root>("").ok()?.fleeting
 }
 
 /// The facts that the answers to [`questions`] give, and what the operator should know.
 pub fn read(answers: &Answers) -> (Value, Vec<String>) {
     let mut warnings = Vec::new();
     let host = get::<Host>(answers, &mut warnings);
+    let root = get::<Root>(answers, &mut warnings);
     let devices = get::<Devices>(answers, &mut warnings);
     let rdma = get::<Rdma>(answers, &mut warnings);
     let links = get::<LinkList>(answers, &mut warnings);
@@ -59,13 +63,21 @@ pub fn read(answers: &Answers) -> (Value, Vec<String>) {
         };
         links.all.iter().map(interface).collect::<Value>()
     });
-    warnings.extend(host.and_then(host::Found::root_warning));
+    warnings.extend(root.and_then(|root| root.fleeting).map(|why| {
+        format!(
+            "what is written to this host's root doesn't survive a reboot ({why}): make what is to last in its image"
+        )
+    }));
     if let (Some(owners), Some(links)) = (owners, links) {
         warnings.extend(links.all.iter().filter_map(|link| owners.contradiction(link)));
     }
-    let of_host = |key: &str| host.map_or(Value::Null, |h| h.values[key].clone());
+    let of_host = |key: &str| host.map_or(Value::Null, |h| h[key].clone());
+    let mut machine = of_host("host");
+    if let Some(machine) = machine.as_object_mut() {
+        machine.insert("root_persistent".to_owned(), json!(root.and_then(|root| root.persistent)));
+    }
     let facts = json!({
-        "host": of_host("host"),
+        "host": machine,
         "os": of_host("os"),
         "kernel": of_host("kernel"),
         "cpus": of_host("cpus"),

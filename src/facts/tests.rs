@@ -80,7 +80,6 @@ hca_id:	mlx5_10
 const HOST: &str = "fqdn gpu001.cluster.example
 virtual none
 manager systemd
-root 27 1 0:2 / / rw - tmpfs tmpfs rw,size=8g
 MemTotal:       2113456128 kB
 
 /proc/sys/kernel/hostname:gpu001
@@ -119,6 +118,7 @@ fn answered(failing: Option<&str>, devices: &str, rdma: &str) -> (Value, Vec<Str
             "session" => "10.1.0.1 50412 10.1.0.5 22",
             "owners" => OWNERS,
             "facts of the host" => HOST,
+            "the root file system" => "27 1 0:2 / / rw - tmpfs tmpfs rw,size=8g\n",
             "facts of the network" => devices,
             "facts of RDMA" => rdma,
             other => panic!("{other}"),

@@ -53,21 +53,34 @@ impl Plan {
             self.play.boot_for.as_ref().map(|why| Boot { rung: Rung::Reboot, reasons: vec![why.to_string()] });
         for (i, changes) in self.waiting_for_boot() {
             let open = |c: &&Change| !self.booted_for.contains(&(i, c.field.clone(), c.to.clone()));
-            let due = |c: &&Change| Rung::of(c.effect).is_some_and(|rung| rung <= strongest);
-            let open: Vec<&Change> = changes.iter().filter(due).filter(open).collect();
-            let Some(rung) = open.iter().filter_map(|c| Rung::of(c.effect)).max() else { continue };
-            let item = self.item(i);
-            let mut fields: Vec<String> = open.iter().map(|c| what(c)).collect();
-            fields.dedup();
-            let reason = match item.no_log {
-                true => item.address.to_string(),
-                false => format!("{} ({})", item.address, fields.join(", ")),
-            };
+            let open: Vec<&Change> = changes.iter().filter(open).collect();
+            let Some((rung, reason)) = self.reason(i, strongest, &open) else { continue };
             let boot = boot.get_or_insert(Boot { rung, reasons: Vec::new() });
             boot.rung = boot.rung.max(rung);
             boot.reasons.push(reason);
         }
         boot
+    }
+
+    /// Why a host would be booted for what waits for that, if it may be.
+    pub fn foreseen(&self, outcome: &Outcome) -> Option<String> {
+        let waits: Vec<&Change> = outcome.waits.iter().collect();
+        self.reason(outcome.position, self.policy.boots?, &waits).map(|(_, reason)| reason)
+    }
+
+    /// By what a host is booted for these changes, and why, if so much may be done.
+    fn reason(&self, i: usize, strongest: Rung, waits: &[&Change]) -> Option<(Rung, String)> {
+        let rung = |c: &Change| Rung::of(c.effect).filter(|rung| *rung <= strongest);
+        let due = || waits.iter().filter_map(|c| Some((rung(c)?, what(c))));
+        let strongest = due().map(|(rung, _)| rung).max()?;
+        let item = self.item(i);
+        let mut fields: Vec<String> = due().map(|(_, what)| what).collect();
+        fields.dedup();
+        let reason = match item.no_log {
+            true => item.address.to_string(),
+            false => format!("{} ({})", item.address, fields.join(", ")),
+        };
+        Some((strongest, reason))
     }
 
     /// What has come to a pending reboot, and what of it.

@@ -68,6 +68,7 @@ fn a_setting_is_carried_through_drain_boot_and_proof_within_the_budget() {
         serde_json::from_str(check.run.stdout.lines().find(|l| l.contains("boots_planned")).unwrap()).unwrap();
     let names: Vec<&str> = planned["hosts"].as_array().unwrap().iter().map(|h| h["host"].as_str().unwrap()).collect();
     assert_eq!(names, hosts.names().collect::<Vec<_>>());
+    assert_eq!(planned["hosts"][0]["reasons"], serde_json::json!(["mlxconfig:all (NUM_OF_VFS 4)"]), "{planned}");
     assert_eq!((&planned["at_once"], &planned["at_most_seconds"]), (&2.into(), &360.into()), "{planned}");
     assert_eq!(boots(&hosts), before);
 
@@ -289,6 +290,18 @@ fn slurm_drains_what_runs_jobs_and_keeps_what_others_have_drained() {
     cluster.job(busy, 4);
     cluster.run(&format!("scontrol update nodename={} state=drain reason='bad fan'", node(other)));
     let before = boots(cluster.hosts());
+    // A check asks the scheduler too.
+    let check = |most: u32| {
+        let reboot = format!("{{max_unavailable: {most}, timeout: 60, drain: slurm, drain_on: sd0001}}");
+        Told::by(&on_cluster(&cluster, &reboot).with(&["--check"]), 0).run.stderr
+    };
+    let drained = format!("these wouldn't be booted, as somebody else has them out of service: {} (", other.0);
+    let (one, two) = (check(1), check(2));
+    assert!(
+        one.contains(&drained) && one.contains("these wouldn't be booted: ") && !one.contains("would boot"),
+        "{one}"
+    );
+    assert!(two.contains(&drained) && two.contains("would boot 2 hosts, at most 1 at once"), "{two}");
     // Where the budget is used up by what others have drained, the run ends at once and says so.
     let start = Instant::now();
     let netplay = on_cluster(&cluster, "{max_unavailable: 1, timeout: 60, drain: slurm, drain_on: sd0001}");
@@ -496,6 +509,26 @@ fn no_host_is_given_back_that_boots_by_itself_or_is_gone() {
     assert_eq!(of(third.0), ["drain", "undrain"], "{text}");
     assert_eq!(of(gone.0), ["drain"], "{text}");
     assert!(told_.warnings().contains("it stays drained: nobody knows whether it is up"), "{}", told_.run.stdout);
+}
+
+#[test]
+fn a_host_that_would_forget_it_is_told_beforehand_and_is_not_booted() {
+    let hosts = hosts(1);
+    let host = hosts.first();
+    let before = host.boots();
+    // Its root is said to be in memory, by a simulated grep.
+    host.sh(
+        "printf '%s\\n' '#!/bin/sh' 'case $* in *mountinfo*) echo \"27 1 0:2 / / rw - tmpfs tmpfs rw,size=8g\" ;;' \
+         '*) exec /usr/bin/grep \"$@\" ;; esac' >/usr/local/sbin/grep; chmod +x /usr/local/sbin/grep",
+    );
+    let why = "what is written to its root doesn't survive a reboot (it is in memory)";
+    let check = run(&hosts, "{timeout: 60}", &["--check"], 0);
+    assert!(check.warnings().contains(&format!("it wouldn't be booted: {why}")), "{}", check.run.stdout);
+    assert!(!check.run.stdout.contains("boots_planned"), "{}", check.run.stdout);
+    let told_ = run(&hosts, "{timeout: 60}", &[], 2);
+    assert!(problem(&told_, host.0).contains(&format!("it isn't booted: {why}")), "{}", told_.run.stdout);
+    assert_eq!(host.boots(), before);
+    host.sh("rm /usr/local/sbin/grep");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use super::{Drain, pulse::Pulse};
 use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, pause, pulse_of, refused};
 use crate::engine::host::Visit;
 use crate::event::{BootStep, Problem};
-use crate::facts;
 use crate::plan::{Boot, Rung};
 use crate::shell::Script;
 use crate::transport::FailureKind;
@@ -14,12 +13,16 @@ use std::time::Duration;
 impl Trip {
     /// Before anything is taken away: what the host is like is noted on it, and whether it may be booted at all.
     pub(super) fn note(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
-        if let Some(why) = &way.refused {
-            return Err(refusal(why.clone()));
+        if let Some(why) = way.refused.as_ref().or(self.kept().unbootable.as_ref()) {
+            return Err(Problem {
+                kind: "reboot",
+                message: format!("it isn't booted: {why}"),
+                hint: Some("boot it yourself, or by `netplay reboot` when nothing else runs".to_owned()),
+            });
         }
         let known = self.kept().note.as_ref().map(|note| note.run.clone());
         let folder = visit.shared.folders.run.as_str();
-        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(folder), facts::of_host()])?;
+        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(folder)])?;
         let pulse = pulse_of(&answers, folder)?;
         if let Some(note) = self.kept().note.clone().filter(|note| *note.run != *visit.shared.run) {
             if known.as_ref() != Some(&note.run) {
@@ -46,19 +49,6 @@ impl Trip {
             self.before = Pulse { boot, ..pulse };
             self.enter(Stage::Wait);
             return Ok(None);
-        }
-        if let (Some(here), false) = (here(), pulse.machine.is_empty())
-            && here == (pulse.boot.clone(), pulse.machine.clone())
-        {
-            return Err(refusal(
-                "it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned(),
-            ));
-        }
-        if let Some(why) = facts::fleeting(&answers) {
-            return Err(refusal(format!(
-                "what is written to its root doesn't survive a reboot ({why}), so nothing would know afterwards that it was \
-                 booted for this"
-            )));
         }
         // After a first boot what counts is still what it was like before that.
         if self.before.boot.is_empty() {
@@ -227,17 +217,3 @@ impl Trip {
 const BOOTED: i32 = 20;
 /// What it ends with where the order was given and its answer was lost.
 const UNKNOWN: i32 = 22;
-
-fn refusal(why: String) -> Problem {
-    Problem {
-        kind: "reboot",
-        message: format!("it isn't booted: {why}"),
-        hint: Some("boot it yourself, or by `netplay reboot` when nothing else runs".to_owned()),
-    }
-}
-
-/// Boot and machine of where netplay runs.
-fn here() -> Option<(String, String)> {
-    let read = |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
-    Some((read("/proc/sys/kernel/random/boot_id")?, read("/etc/machine-id")?))
-}
