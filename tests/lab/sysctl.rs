@@ -120,7 +120,8 @@ fn what_the_kernel_refuses_is_told_in_its_words() {
     assert_eq!(host.sh(&format!("cat {FILE}")), "net.ipv4.tcp_mtu_probing = 1\n");
     sysctl(&hosts, "{name: net.ipv4.tcp_sack, value: 12345678901234}")
         .fails("net.ipv4.tcp_sack = 12345678901234: Invalid argument");
-    sysctl(&hosts, "{name: net.ipv4.tcp_congestion_control, value: nope}").fails("the kernel doesn't know it");
+    sysctl(&hosts, "{name: net.ipv4.tcp_congestion_control, value: nope}").fails("can't be nope: the kernel has ");
+    sysctl(&hosts, "{name: net.ipv4.tcp_sack, value: abc}").fails("net.ipv4.tcp_sack takes a number, not `abc`");
     // Kept in ticks of the kernel's clock, which are 4 ms or less.
     let rounded = "{name: net.ipv4.neigh.eth0.retrans_time_ms, value: 1003}";
     if host.sh(

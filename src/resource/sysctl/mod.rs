@@ -71,9 +71,13 @@ const QDISC: &str = "net/core/default_qdisc";
 impl Sysctl {
     /// The module of the congestion control that is asked for.
     fn module(&self) -> Option<Module<'_>> {
-        self.file.as_ref()?;
         let setting = self.settings.iter().find(|s| s.key.path() == module::PARAMETER)?;
         setting.value.as_deref().and_then(Module::of)
+    }
+
+    /// The same where the value is to be there after a boot too.
+    fn module_at_boot<'a>(&self, now: &'a State) -> Option<&'a module::Found> {
+        now.module.as_ref().filter(|_| self.file.is_some())
     }
 
     /// Each setting with what it reads.
@@ -314,7 +318,7 @@ impl Resource for Sysctl {
             };
             changes.push(Change::now(field, json(from), json(setting.value.as_deref())));
         }
-        changes.extend(now.module.as_ref().and_then(module::Found::change));
+        changes.extend(self.module_at_boot(now).and_then(module::Found::change));
         changes
     }
 
@@ -335,14 +339,14 @@ impl Resource for Sysctl {
             }
             steps.push(Step::Run(script.line("[ \"$bad\" = ' ' ]")));
         }
-        steps.extend(now.module.iter().flat_map(module::Found::steps));
+        steps.extend(self.module_at_boot(now).into_iter().flat_map(module::Found::steps));
         steps
     }
 
     fn files(&self, now: &State) -> Vec<FileDiff> {
         let before = now.persistent.as_ref().and_then(|p| p.text.as_deref());
         let mut files: Vec<FileDiff> = self.edit(now).map(|edit| edit.preview(before)).into_iter().collect();
-        files.extend(now.module.as_ref().and_then(module::Found::preview));
+        files.extend(self.module_at_boot(now).and_then(module::Found::preview));
         files
     }
 
@@ -374,11 +378,13 @@ impl Resource for Sysctl {
             }
             found.extend(now.persistent.as_ref().and_then(|p| self.loses(setting, p)));
         }
-        let (messages, hints): (Vec<String>, Vec<_>) = found.into_iter().map(|t| (t.message, t.hint)).unzip();
-        let mut hints: Vec<String> = hints.into_iter().flatten().collect();
-        hints.dedup();
-        let trouble = Trouble::new(messages.join("; ")).hint(hints.join("; "));
-        (!messages.is_empty()).then_some(Obstacle::lasts(trouble))
+        let unknown = now.module.as_ref().and_then(module::Found::unknown);
+        found.extend(unknown.iter().map(|(why, _)| (*why).clone()));
+        let trouble = Trouble::all(found)?;
+        Some(match unknown {
+            Some((_, module)) => Obstacle::unless(trouble, vec![module]),
+            None => Obstacle::lasts(trouble),
+        })
     }
 
     fn live_only(&self) -> Option<&'static str> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Kind;
 use crate::resource::trial::Shell;
-use crate::resource::{AnyResource, Assessment, Inquiry, Output};
+use crate::resource::{AnyResource, Assessment, Inquiry, Output, Weight};
 use crate::source::Source;
 use crate::yaml::{self, Node};
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ impl Host {
         let root = self.dir.path().to_str().unwrap();
         let mut text = script.replace("root=''\n", &format!("root={root}\n"));
         if text == script {
-            for top in ["/etc/", "/proc/sys/", "/sys/module/"] {
+            for top in ["/etc/", "/proc/sys/", "/proc/modules", "/sys/module/", "/lib/modules/"] {
                 text = text.replace(top, &format!("{root}{top}"));
             }
         }
@@ -325,6 +325,7 @@ fn a_congestion_control_brings_its_module() {
     let files = &[
         ("proc/sys/net/ipv4/tcp_congestion_control", "cubic\n"),
         ("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n"),
+        ("proc/modules", ""),
         ("etc/modules-load.d/tcp_bbr.conf", "# none\n"),
     ];
     const BBR: &str = "{name: net.ipv4.tcp_congestion_control, value: bbr}";
@@ -341,6 +342,38 @@ fn a_congestion_control_brings_its_module() {
         host.write("etc/modules-load.d/tcp_bbr.conf", "");
         fs::remove_file(host.path("sys/module/tcp_bbr/initstate")).unwrap();
         assert_eq!(fields(&host.apply(BBR)), [""; 0]);
+    }
+}
+
+#[test]
+fn a_congestion_control_that_there_is_not() {
+    let control = "proc/sys/net/ipv4/tcp_congestion_control";
+    let files = &[(control, "cubic\n"), ("proc/sys/net/ipv4/tcp_available_congestion_control", "reno cubic\n")];
+    let keys = |name: &str| format!("values: {{net.ipv4.tcp_congestion_control: {name}}}");
+    for shell in Shell::ALL {
+        let host = Host::new(shell, files);
+        let obstacle = |name: &str, persist: &str| {
+            let text = format!("{{{}{persist}}}", keys(name));
+            host.assess(&parse(&text).unwrap()).obstacle.map(|o| (o.trouble.message, o.trouble.hint.unwrap(), o.weight))
+        };
+        // Where nobody knows the modules, the kernel says it.
+        host.write("proc/modules", "");
+        assert_eq!(obstacle("bbr9", ""), None, "{shell:?}");
+        let modules = format!("lib/modules/{}", std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim());
+        host.write(&format!("{modules}/modules.dep"), "kernel/net/ipv4/tcp_bbr.ko.xz: x\n");
+        host.write(&format!("{modules}/modules.alias"), "alias tcp_other something\n");
+        for there in ["bbr", "reno", "other"] {
+            assert_eq!(obstacle(there, ""), None, "{shell:?} {there}");
+        }
+        for persist in ["", ", persist: false"] {
+            let (message, hint, weight) = obstacle("bbr9", persist).unwrap();
+            let why = "net.ipv4.tcp_congestion_control can't be bbr9: the kernel has reno, cubic, and there is no module tcp_bbr9";
+            assert_eq!((message.as_str(), hint.as_str()), (why, "is it bbr?"), "{shell:?}");
+            assert_eq!(weight, Weight::Unless(vec![Claim::new(kernel_module::KIND, "tcp_bbr9")]));
+        }
+        // A kernel without modules has what is built in alone.
+        fs::remove_file(host.path("proc/modules")).unwrap();
+        assert!(obstacle("bbr", "").is_some() && obstacle("cubic", "").is_none(), "{shell:?}");
     }
 }
 

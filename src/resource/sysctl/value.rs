@@ -1,7 +1,7 @@
 //! Values of kernel parameters, compared as the kernel means them.
 
+use super::key::Parameter;
 use crate::resource::Trouble;
-use std::fmt::Display;
 
 /// The text with white space squashed to single blanks: `tcp_rmem` reads back with tabs.
 pub(super) fn squash(text: &str) -> String {
@@ -34,9 +34,9 @@ pub(super) fn reads_back(path: &str, value: &str) -> bool {
 }
 
 /// What can be known beforehand to be wrong in a value, from what the parameter holds now.
-pub(super) fn unfit(key: &impl Display, wanted: &str, got: &str) -> Option<Trouble> {
+pub(super) fn unfit(key: &Parameter, wanted: &str, got: &str) -> Option<Trouble> {
     let integers = |text: &str| text.split(' ').all(|w| w.parse::<i128>().is_ok());
-    if !integers(got) {
+    if !integers(got) || TEXTS.contains(&key.path()) {
         return None;
     }
     let (given, taken) = (wanted.split(' ').count(), got.split(' ').count());
@@ -48,10 +48,28 @@ pub(super) fn unfit(key: &impl Display, wanted: &str, got: &str) -> Option<Troub
     let number = match wanted.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "enabled" => 1,
         "no" | "off" | "false" | "disabled" => 0,
-        _ => return None,
+        _ => {
+            let word = wanted.split(' ').find(|w| !w.is_empty() && number(w).is_none() && ranges(w).is_none())?;
+            let what = if got.contains(' ') { "numbers" } else { "a number" };
+            return Some(
+                Trouble::new(format!("{key} takes {what}, not `{word}`")).hint(format!("{key} is `{got}` now")),
+            );
+        }
     };
     Some(Trouble::new(format!("{key} takes a number, not `{wanted}`")).hint(format!("write `{key}: {number}`")))
 }
+
+/// What takes any text, or numbers in a notation of its own, though what it holds may look like a plain number.
+const TEXTS: [&str; 8] = [
+    "kernel/core_pattern",
+    "kernel/domainname",
+    "kernel/hostname",
+    "kernel/hotplug",
+    "kernel/modprobe",
+    "kernel/poweroff_cmd",
+    "net/core/flow_limit_cpu_bitmap",
+    "net/core/rps_default_mask",
+];
 
 /// A value as JSON: a number where it is one plain integer, otherwise its text.
 pub(super) fn json(value: &str) -> serde_json::Value {
@@ -141,12 +159,24 @@ mod tests {
 
     #[test]
     fn what_cant_fit() {
-        let unfit = |wanted, got| unfit(&"k", wanted, got).map(|t| (t.message, t.hint.unwrap()));
+        let of = |key, wanted, got| unfit(&Parameter::parse(key).unwrap(), wanted, got);
+        let unfit = |wanted, got| of("a.k", wanted, got).map(|t| (t.message, t.hint.unwrap()));
         let told = |message: &str, hint: &str| Some((message.to_owned(), hint.to_owned()));
         assert_eq!(unfit("1 2", "1\t2\t3"), None, "what is read is squashed first");
-        assert_eq!(unfit("1 2", "1 2 3"), told("k takes 3 numbers, not 2", "k is `1 2 3` now"));
-        assert_eq!(unfit("Yes", "0"), told("k takes a number, not `Yes`", "write `k: 1`"));
-        for (wanted, got) in [("fq", "pfifo_fast"), ("core", "core"), ("8080,9000", "8080"), ("1", "0"), ("", "1")] {
+        assert_eq!(unfit("1 2", "1 2 3"), told("a.k takes 3 numbers, not 2", "a.k is `1 2 3` now"));
+        assert_eq!(unfit("Yes", "0"), told("a.k takes a number, not `Yes`", "write `a.k: 1`"));
+        assert_eq!(unfit("abc", "0"), told("a.k takes a number, not `abc`", "a.k is `0` now"));
+        assert_eq!(unfit("1 x 3", "1 2 3"), told("a.k takes numbers, not `x`", "a.k is `1 2 3` now"));
+        assert_eq!(of("net.core.rps_default_mask", "ff", "00000003"), None);
+        for (wanted, got) in [
+            ("fq", "pfifo_fast"),
+            ("core", "core"),
+            ("8080,9000", "8080"),
+            ("0-3", "0"),
+            ("0x1f", "0"),
+            ("1", "0"),
+            ("", "1"),
+        ] {
             assert_eq!(unfit(wanted, got), None, "{wanted:?} {got:?}");
         }
     }
