@@ -308,6 +308,13 @@ def config(tool, words):
         query(card, names, shown, json_file, given)
     elif command in ("s", "set"):
         change(card, names, yes, given)
+    elif command == "show_confs" and "no-confs" not in on:
+        print(f"\nList of configurations the device {given} may support:\n{'':8}SIMULATED CONF:")
+        for parameter in dict.fromkeys(stem(name) for name in visible(card)):
+            words = ENUMS.get(parameter)
+            print(f"{'':20}{parameter}=<{'|'.join(words.values()) if words else 'NUM'}>{'':8}what it is for")
+            for number, word in (words or {}).items():
+                print(f"{'':60}{number:#x}: {word}")
     elif command == "reset":
         for name, value in card["values"].items():
             value[2] = value[0]

@@ -165,11 +165,12 @@ impl<'a> Bench<'a> {
         };
         let seen: Vec<&Value> =
             [row.default.as_ref(), row.current.as_ref(), Some(&row.next)].into_iter().flatten().collect();
-        if let Some(trouble) = wanted.unfit(name, &seen) {
+        let listed = self.table.values(name);
+        if let Some(trouble) = wanted.unfit(name, &seen, listed) {
             judged.stops.push(Trouble { message: format!("{}{}", self.at, trouble.message), ..trouble });
             return;
         }
-        seen.into_iter().for_each(|seen| wanted.learn(seen));
+        seen.into_iter().chain(listed).for_each(|known| wanted.learn(known));
         // `N/A` at the next boot is the default (docs.nvidia.com, MFT, examples of mlxconfig usage).
         let default = row.default.as_ref().filter(|d| !d.unknown());
         let known = |value: &Value| Some(value.or_default(default).clone()).filter(|v| !v.unknown());

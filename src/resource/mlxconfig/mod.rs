@@ -79,7 +79,8 @@ pub fn disables_roce(said: &str, address: &str) -> Option<bool> {
 impl Mlxconfig {
     fn question(&self) -> String {
         let mut words = vec![self.device.0.as_str()];
-        words.extend(self.set.iter().map(|s| s.name.as_str()));
+        let asked: Vec<String> = self.set.iter().map(|s| format!("{}:{}", s.name, s.value.key())).collect();
+        words.extend(asked.iter().map(String::as_str));
         words.extend(self.set.iter().any(|s| s.name == set::ROCE_ENABLE).then_some(set::ROCE_CONTROL));
         words.extend(self.reset.then_some(RESET));
         words.join(" ")
@@ -87,14 +88,17 @@ impl Mlxconfig {
 
     /// What this resource and another one of the play set on one card of this host, which they call by other names.
     fn clash(&self, now: &State) -> Option<Trouble> {
+        fn named(words: &str) -> impl Iterator<Item = &str> {
+            words.split(' ').map(|word| word.split(':').next().unwrap_or(word))
+        }
         let own = self.question();
         let all = now.found.asked.iter().filter(|other| **other != own).filter_map(|other| other.split_once(' '));
         let mut troubles = Vec::new();
         for (device, names) in all {
             let targets = now.found.targets.get(device).map(Vec::as_slice).unwrap_or_default();
             let Some(card) = now.cards.iter().find(|card| targets.contains(&card.address)) else { continue };
-            let both = |name: &&str| names.split(' ').any(|other| other == *name || other == RESET || *name == RESET);
-            if let Some(name) = own.split(' ').skip(1).find(both) {
+            let both = |name: &&str| named(names).any(|other| other == *name || other == RESET || *name == RESET);
+            if let Some(name) = own.split_once(' ').and_then(|(_, own)| named(own).find(both)) {
                 let what = if name == RESET { "parameters" } else { name };
                 let (address, this) = (&card.address, &self.device.0);
                 troubles.push(Trouble::new(format!(
@@ -139,7 +143,8 @@ impl Resource for Mlxconfig {
     const SUMMARY: &'static str = "Firmware parameters of NVIDIA's network cards (ConnectX, BlueField)";
     const TOUCHES: &'static str = "\
         The card's values of the next boot, by `mlxconfig` of MFT or else `mstconfig` of mstflint: one query for each card \
-        and look, all cards at once, and one set. What waits for a boot is noted in `/var/lib/netplay/pending`. The tools \
+        and look, all cards at once, and one set. Where a value is wanted that the query doesn't show, the card is asked \
+        once more (`show_confs`) for what the parameter can be. What waits for a boot is noted in `/var/lib/netplay/pending`. The tools \
         make lock files of their own below `/tmp`. Nothing is reset and no machine rebooted.";
     const KEYS: &'static [Key] = &[
         Key::required(

@@ -1,6 +1,7 @@
-# What firmware tools say of cards. Arguments: `DEVICE NAME...`; the name `*` stands for all parameters that aren't at their
-# default. After the lines of cards.sh and `mark FILE:LINE`, for each card `== ADDRESS CODE` and the lines of its table that
-# matter; `names ...` are those of the whole table, where a wanted one isn't among them.
+# What firmware tools say of cards. Arguments: `DEVICE NAME:VALUE...`, the value without what stands for it; the name `*` stands
+# for all parameters that aren't at their default. After the lines of cards.sh and `mark FILE:LINE`, for each card
+# `== ADDRESS CODE` and the lines of its table that matter; `names ...` are those of the whole table, where a wanted one isn't
+# among them, and `value NAME WORD NUMBER` what a parameter can be of which a wanted value isn't in the table.
 tool mlxconfig mstconfig
 echo "tool $tool"
 echo "boot $(cat /proc/sys/kernel/random/boot_id)"
@@ -33,13 +34,15 @@ query() {
 # The whole table has no elements of arrays: those are asked by name, and with them all else that is wanted. One name that
 # the card doesn't know fails such a query; which ones it knows the whole table tells.
 ask() {
-  names= arrays= stars= whole=1
+  names= arrays= stars= whole=1 wanted=
   for q in $asks; do
-    case $q in
-      "$1=*") stars=1 ;;
-      "$1="*'['*) arrays="$arrays ${q#*=}" names="$names ${q#*=}" ;;
-      "$1="*) names="$names ${q#*=}" ;;
+    case $q in "$1="*) w=${q#*=} ;; *) continue ;; esac
+    case $w in
+      '*') stars=1; continue ;;
+      *'['*) arrays="$arrays ${w%%:*}" ;;
+      *:*) wanted="$wanted $w" ;;
     esac
+    names="$names ${w%%:*}"
   done
   if [ -n "$arrays" ] && [ -z "$stars" ]; then
     o=$(query "$1" $names); r=$?
@@ -51,9 +54,14 @@ ask() {
   fi
   echo "== $1 $r"
   [ $r = 0 ] || [ "$(id -u)" = 0 ] || echo '-E- not root'
-  printf '%s\n' "$o" | awk -v "names=$names" -v "stars=$stars" '
+  o=$(printf '%s\n' "$o" | awk -v "names=$names" -v "stars=$stars" -v "wanted=$wanted" '
     function stem(n) { sub(/\[.*/, "", n); sub(/_P[0-9]+$/, "", n); return n }
-    BEGIN { n = split(names, a, " "); for (i = 1; i <= n; i++) want[stem(a[i])] }
+    BEGIN {
+      n = split(names, a, " ")
+      for (i = 1; i <= n; i++) want[stem(a[i])]
+      m = split(wanted, w, " ")
+      for (i = 1; i <= m; i++) { at = index(w[i], ":"); of[i] = substr(w[i], 1, at - 1); is[i] = toupper(substr(w[i], at + 1)) }
+    }
     /^Configurations:/ { table = 1; print; next }
     !table || !/^[ *]/ { print; next }
     {
@@ -63,9 +71,23 @@ ask() {
       s = stem(cells[1])
       all = all " " cells[1]
       seen[cells[1]]
+      if (/\(/ && !/(True|False)\(/) {
+        up = toupper($0) " "
+        for (i = 1; i <= m; i++)
+          if (of[i] == cells[1] && !index(up, " " is[i] "(") && !index(up, "(" is[i] ") ")) open = open " " s
+      }
       if (s in want || s ~ /^ADVANCED_/ || (stars && $0 ~ /^[*]/)) print
     }
-    END { for (i = 1; i <= n; i++) if (!(a[i] in seen)) { print "names" all; exit } }'
+    END {
+      if (open) print "open" open
+      for (i = 1; i <= n; i++) if (!(a[i] in seen)) { print "names" all; exit }
+    }')
+  printf '%s\n' "$o"
+  open=$(printf '%s\n' "$o" | sed -n 's/^open//p')
+  [ -z "$open" ] || lim 60 "$tool" -d "$1" show_confs 2>&1 </dev/null | awk -v "open=$open" '
+    BEGIN { n = split(open, a, " "); for (i = 1; i <= n; i++) want[a[i]] }
+    /^ *[A-Z][A-Z0-9_]*=/ { split($1, p, "="); name = p[1]; s = name; sub(/_P[0-9]+$/, "", s); next }
+    s in want && /^ *0x[0-9a-f]+: [^ ]+ *$/ { sub(/:$/, "", $1); print "value", s, $2, $1 }'
 }
 [ -z "$targets" ] || each_card ask $targets
 exit 0

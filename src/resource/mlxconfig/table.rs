@@ -11,6 +11,8 @@ pub(super) struct Table {
     rows: BTreeMap<String, Row>,
     /// The names of all parameters, where a wanted one isn't among them.
     pub(super) names: Vec<String>,
+    /// What parameters can be, by their names without the port, where that was asked for.
+    values: BTreeMap<String, Vec<Value>>,
     /// Whether there was a table at all.
     pub(super) seen: bool,
     /// Whether it has a column of the current values.
@@ -58,6 +60,11 @@ impl Table {
                 table.seen = true;
                 table.current |= columns.contains(&Column::Current);
                 table.default |= columns.contains(&Column::Default);
+            } else if let Some(value) = line.strip_prefix("value ") {
+                if let [name, word, number] = value.split(' ').collect::<Vec<_>>().as_slice() {
+                    let value = Value::of(&format!("{word}({})", Value::of(number).plain()));
+                    table.values.entry((*name).to_owned()).or_default().push(value);
+                }
             } else if let Some(names) = line.strip_prefix("names ") {
                 table.names = names.split_whitespace().map(str::to_owned).collect();
             } else if let Some(complaint) = line.strip_prefix("-E-") {
@@ -77,7 +84,10 @@ impl Table {
         let (device, mut table) = blocks.swap_remove(at);
         // A card that was asked twice, for its table and for elements of arrays, has a block of each.
         let others = blocks.iter_mut().filter(|(other, _)| device.is_some() && *other == device);
-        others.for_each(|(_, more)| table.rows.append(&mut more.rows));
+        for (_, more) in others {
+            table.rows.append(&mut more.rows);
+            table.values.append(&mut more.values);
+        }
         if table.names.is_empty() {
             table.names = blocks.into_iter().map(|(_, other)| other.names).find(|n| !n.is_empty()).unwrap_or_default();
         }
@@ -89,6 +99,12 @@ impl Table {
     /// The row of a parameter.
     pub(super) fn get(&self, name: &str) -> Option<&Row> {
         self.rows.get(name)
+    }
+
+    /// What a parameter can be; nothing where that isn't known.
+    pub(super) fn values(&self, name: &str) -> &[Value] {
+        let stem = name.rsplit_once("_P").filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        self.values.get(stem.map_or(name, |(stem, _)| stem)).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// All rows that were told.

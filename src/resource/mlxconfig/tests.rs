@@ -48,8 +48,8 @@ fn a_card_is_asked_and_set_by_all_shells() {
             [
                 "NUM_OF_VFS next boot 0 16 Now",
                 "NUM_OF_VFS 0 16 Reboot",
-                "LINK_TYPE_P2 next boot \"ETH(2)\" \"IB\" Now",
-                "LINK_TYPE_P2 \"ETH(2)\" \"IB\" Reboot",
+                "LINK_TYPE_P2 next boot \"ETH(2)\" \"IB(1)\" Now",
+                "LINK_TYPE_P2 \"ETH(2)\" \"IB(1)\" Reboot",
             ],
             "{shell:?} {version}"
         );
@@ -94,6 +94,42 @@ fn one_query_a_card_and_elements_of_arrays_beside_a_port_that_is_not_there() {
         let found = assess(shell, &setup, &resource(&[("device", "all")], &set), "").unwrap();
         assert_eq!(found.warnings.len(), 1, "{shell:?}: {found:?}");
         assert!(found.warnings[0].contains("MAX_ACC_OUT_READ isn't there yet"), "{shell:?}: {found:?}");
+    }
+}
+
+/// What a parameter can be is asked of the card where a value isn't among those that its table shows, and only there.
+#[test]
+fn what_a_parameter_can_be_is_known_before_it_is_set() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/card.py");
+    for shell in Shell::ALL {
+        let setup = simulated("add 0000:86:00.0 ports=2 seconds=0");
+        let of = |set: &[(&str, &str)]| resource(&[("device", "0000:86:00.0")], set);
+        for (set, why) in [
+            (("LINK_TYPE_P2", "ETHER"), "LINK_TYPE_P2 can't be ETHER: it can be IB(1), ETH(2)"),
+            (
+                ("ROCE_CONTROL", "7"),
+                "ROCE_CONTROL can't be 7: it can be DEVICE_DEFAULT(0), ROCE_DISABLE(1), ROCE_ENABLE(2)",
+            ),
+        ] {
+            let found = assess(shell, &setup, &of(&[set]), "").unwrap();
+            assert_eq!(found.obstacle.unwrap().trouble.message, why, "{shell:?}");
+        }
+        let found = assess(shell, &setup, &of(&[("ROCE_CONTROL", "1"), ("SRIOV_EN", "1")]), "").unwrap();
+        let told = [
+            "ROCE_CONTROL next boot \"ROCE_ENABLE(2)\" \"ROCE_DISABLE(1)\" Now",
+            "SRIOV_EN next boot \"False(0)\" \"True(1)\" Now",
+        ];
+        let shown = shown(&found.changes);
+        assert!(told.iter().all(|told| shown.iter().any(|s| s == told)), "{shell:?}: {shown:?}");
+        // A tool that doesn't list them leaves it to the set.
+        let old = format!("{setup}{program} fault 0000:86:00.0 no-confs\n");
+        assert!(assess(shell, &old, &of(&[("LINK_TYPE_P2", "ETHER")]), "").unwrap().obstacle.is_none(), "{shell:?}");
+        for (value, calls) in [("roce_enable", 0), ("2", 0), ("1", 1)] {
+            let inquiry = Inquiry::new([Question::of::<Settings>(of(&[("ROCE_CONTROL", value)]).question())]);
+            let script = format!("( {} ) >/dev/null\n{program} calls", inquiry.fragments()[0].script.as_str());
+            let log = shell.run_in_net(&setup, &script);
+            assert_eq!(log.text().lines().filter(|l| l.contains("show_confs")).count(), calls, "{shell:?} {value}");
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Values as firmware tools write them: `ETH(2)`, `16`, `per_mkey(0)`, `0x1f`.
 
+use crate::error::nearest;
 use crate::resource::Trouble;
+
+/// What is true or false is so in every card.
+const TRUTHS: [&str; 2] = ["True(1)", "False(0)"];
 
 /// A value: its text, and what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +53,14 @@ impl Value {
         None
     }
 
+    /// The number or else the word that tells which value it is.
+    pub(super) fn key(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.plain())
+    }
+
     /// Why it can't be a value of the parameter that has these, as far as they tell: another number for a name, or a word for
-    /// what is true or false.
-    pub(super) fn unfit(&self, parameter: &str, seen: &[&Value]) -> Option<Trouble> {
+    /// what is true or false, or none of those that the tool lists.
+    pub(super) fn unfit(&self, parameter: &str, seen: &[&Value], listed: &[Value]) -> Option<Trouble> {
         let same_name = |a: &Value| match (&a.name, &self.name) {
             (Some(a), Some(b)) => Some(a.eq_ignore_ascii_case(b)),
             _ => None,
@@ -68,9 +77,16 @@ impl Value {
         if let Some(known) = seen.iter().find(belies) {
             return Some(other(known));
         }
-        let truths = ["True(1)", "False(0)"];
-        let is_truth = seen.iter().any(|v| truths.contains(&v.text.as_str()));
-        let fits = truths.iter().any(|truth| self.same(&Value::of(truth)) == Some(true));
+        if !listed.is_empty() && !listed.iter().any(|known| known.same(self) == Some(true)) {
+            let all: Vec<&str> = listed.iter().map(|known| known.text.as_str()).collect();
+            let trouble = Trouble::new(format!("{parameter} can't be {}: it can be {}", self.text, all.join(", ")));
+            let names = listed.iter().filter_map(|known| known.name.as_deref());
+            let given = self.name.as_deref().map(str::to_ascii_uppercase);
+            let near = given.and_then(|given| nearest(&given, names).map(|near| format!("is it {near}?")));
+            return Some(trouble.hint(near.unwrap_or_else(|| "write one of these names, or its number".to_owned())));
+        }
+        let is_truth = seen.iter().any(|v| TRUTHS.contains(&v.text.as_str()));
+        let fits = TRUTHS.iter().any(|truth| self.same(&Value::of(truth)) == Some(true));
         (is_truth && !fits).then(|| {
             Trouble::new(format!("{parameter} can't be {}: it is true or false", self.text))
                 .hint("write `true` or `false`")
@@ -87,6 +103,11 @@ impl Value {
     pub(super) fn learn(&mut self, other: &Value) {
         if (self.number.is_none() || self.name.is_none()) && self.same(other) == Some(true) {
             other.clone_into(self);
+        } else if let (true, Some(truth)) = (
+            TRUTHS.contains(&other.text.as_str()),
+            TRUTHS.map(Value::of).into_iter().find(|truth| self.same(truth) == Some(true)),
+        ) {
+            *self = truth;
         } else if let (None, Some(name)) = (self.number, &other.name) {
             if name.to_ascii_uppercase() == *name {
                 *self = Value::of(&self.text.to_ascii_uppercase());
@@ -125,7 +146,7 @@ mod tests {
     fn what_a_parameter_cannot_be() {
         let unfit = |wanted: &str, seen: &[&str]| {
             let seen: Vec<Value> = seen.iter().map(|text| Value::of(text)).collect();
-            Value::of(wanted).unfit("P", &seen.iter().collect::<Vec<_>>()).map(|t| t.message)
+            Value::of(wanted).unfit("P", &seen.iter().collect::<Vec<_>>(), &[]).map(|t| t.message)
         };
         for right in ["True(1)", "0", "1", "false"] {
             assert_eq!(unfit(right, &["False(0)"]), None, "{right}");
@@ -137,6 +158,20 @@ mod tests {
         for unknown in ["IB(1)", "IB", "7", "ETH(2)", "eth"] {
             assert_eq!(unfit(unknown, &["ETH(2)"]), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn what_is_not_among_the_listed_values() {
+        let listed = ["IB(1)", "ETH(2)", "VPI(3)"].map(Value::of);
+        let unfit =
+            |wanted: &str| Value::of(wanted).unfit("P", &[&listed[0]], &listed).map(|t| (t.message, t.hint.unwrap()));
+        for right in ["eth", "2", "VPI", "ETH(2)"] {
+            assert_eq!(unfit(right), None, "{right}");
+        }
+        let (message, hint) = unfit("ETHER").unwrap();
+        assert_eq!(message, "P can't be ETHER: it can be IB(1), ETH(2), VPI(3)");
+        assert_eq!(hint, "is it ETH?");
+        assert_eq!(unfit("7").unwrap().1, "write one of these names, or its number");
     }
 
     #[test]
@@ -168,6 +203,9 @@ mod tests {
         wanted.learn(&Value::of("IB(1)"));
         assert_eq!(wanted.plain(), "ETH");
         wanted.learn(&Value::of("ETH(2)"));
+        let mut on = Value::of("1");
+        on.learn(&Value::of("False(0)"));
+        assert_eq!(on.text, "True(1)");
         assert_eq!((wanted.plain().as_str(), wanted.text.as_str()), ("2", "ETH(2)"));
     }
 }
