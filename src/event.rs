@@ -175,6 +175,9 @@ pub struct ResourceEvent {
     /// failed, words that name that address), or what can't be known yet; for a handler, who called for it: addresses,
     /// and `owed by run R`.
     pub because: Option<String>,
+    /// What it names and this host has nothing of; nothing where that isn't known. The engine makes a [`Warning`] of what is
+    /// so on all hosts.
+    pub in_vain: Option<Vec<String>>,
 }
 
 /// What a host came to in a play.

@@ -738,6 +738,7 @@ impl Going<'_> {
                 error: None,
                 ignored: false,
                 because: Some(skipped.why.to_string()),
+                in_vain: None,
             })));
         }
     }
@@ -777,6 +778,7 @@ impl Going<'_> {
                 error: outcome.error,
                 ignored: outcome.ignored,
                 because: outcome.because,
+                in_vain: plan.in_vain(outcome.position).filter(|_| !item.no_log),
             })));
         }
     }

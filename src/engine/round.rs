@@ -219,6 +219,9 @@ impl Round<'_> {
             let total = self.ledger.total(&resource.host);
             *total.resources.entry(resource.status).or_default() += 1;
             total.ignored += usize::from(resource.ignored && resource.status == Status::Failed);
+            if let Some(in_vain) = &resource.in_vain {
+                self.ledger.in_vain(&resource.address, in_vain);
+            }
             self.ledger.pending |= matches!(resource.status, Status::WouldChange | Status::RebootPending);
         }
         sink(event);

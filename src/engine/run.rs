@@ -116,6 +116,8 @@ pub(super) struct Ledger {
     pub(super) most: usize,
     /// The hosts of the play that would be booted (`--check`), and why.
     pub(super) planned: Vec<(Arc<str>, Vec<String>)>,
+    /// What resources of the play name and no host had so far, by their addresses, with the number of those hosts.
+    vain: BTreeMap<Arc<str>, (usize, Vec<String>)>,
     /// The hosts that are.
     pub(super) away: BTreeMap<Arc<str>, Away>,
 }
@@ -161,6 +163,12 @@ impl Ledger {
                 };
                 self.stopped =
                     Some(format!("the run was stopped: {lost} of {} hosts of a batch failed, {rule}", batch.len()));
+            }
+        }
+        for (address, (n, vain)) in std::mem::take(&mut self.vain) {
+            for what in vain {
+                let message = format!("{address}: {what} ({})", self::hosts(n));
+                sink(Event::Warning(Warning { message }));
             }
         }
         if let (true, Some(reboot)) = (options.check, &play.reboot) {
@@ -210,7 +218,7 @@ impl Ledger {
         let away: Vec<String> = self.away.iter().filter_map(told).collect();
         format!(
             "{} may be unavailable at once (`max_unavailable`{}), and {} already: {}",
-            if self.most == 1 { "one host".to_owned() } else { format!("{} hosts", self.most) },
+            hosts(self.most),
             if domains { ", one of a `domain`" } else { "" },
             if away.len() == 1 { "one is" } else { "these are" },
             away.join(", ")
@@ -225,6 +233,13 @@ impl Ledger {
                            becomes of them";
             sink(Event::Warning(Warning { message: message.to_owned() }));
         }
+    }
+
+    /// Takes in what a resource names and a host has nothing of.
+    pub(super) fn in_vain(&mut self, address: &Arc<str>, what: &[String]) {
+        let (hosts, vain) = self.vain.entry(address.clone()).or_insert_with(|| (0, what.to_vec()));
+        *hosts += 1;
+        vain.retain(|v| what.contains(v));
     }
 
     pub(super) fn total(&mut self, host: &Arc<str>) -> &mut HostTotal {
@@ -315,4 +330,8 @@ pub(super) fn host_event(play: &str, host: Arc<str>, status: HostStatus, error: 
         reboot_pending: Vec::new(),
         error,
     }
+}
+
+fn hosts(n: usize) -> String {
+    if n == 1 { "one host".to_owned() } else { format!("{n} hosts") }
 }

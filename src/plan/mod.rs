@@ -227,6 +227,8 @@ enum Note {
 struct Slot {
     now: Now,
     stale: bool,
+    /// What it names in vain, once its state was known.
+    in_vain: Option<Vec<String>>,
     /// What it had come to when the host was booted.
     earlier: Option<Outcome>,
 }
@@ -259,7 +261,7 @@ impl Plan {
         Plan {
             order: graph.order(),
             warnings: graph.warnings.clone(),
-            slots: (0..all).map(|_| Slot { now: Now::Unprobed, stale: false, earlier: None }).collect(),
+            slots: (0..all).map(|_| Slot { now: Now::Unprobed, stale: false, in_vain: None, earlier: None }).collect(),
             called: vec![BTreeSet::new(); play.handlers.len()],
             owed: BTreeMap::new(),
             noted: BTreeSet::new(),
@@ -287,6 +289,11 @@ impl Plan {
     /// As whom the resource or handler at a position runs.
     pub fn who(&self, position: usize) -> &Who {
         &self.who[position]
+    }
+
+    /// What the resource at a position names and the host has nothing of; nothing where that isn't known.
+    pub fn in_vain(&self, position: usize) -> Option<Vec<String>> {
+        self.slots[position].in_vain.clone()
     }
 
     /// Whether a position is that of a handler.
@@ -376,6 +383,9 @@ impl Plan {
         for i in (0..self.slots.len()).filter(|&i| self.who[i] == *who).collect::<Vec<_>>() {
             let resource = self.item(i).resource.clone();
             let reading = resource.assess(answers);
+            if let Ok(Reading::State(assessment)) = &reading {
+                self.slots[i].in_vain = Some(assessment.in_vain.clone());
+            }
             self.slots[i].stale = false;
             match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
                 Now::Applied(applied) => self.verify(i, *applied, reading),

@@ -53,6 +53,7 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
                 error,
                 ignored: _,
                 because,
+                in_vain: _,
             } = &mut **e;
             shared(address, secrets);
             title.iter_mut().for_each(|t| shared(t, secrets));

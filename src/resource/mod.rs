@@ -124,6 +124,11 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     fn warnings(&self, _now: &Self::State) -> Vec<String> {
         Vec::new()
     }
+    /// What it names and this host has nothing of, in sentences without a full stop that don't name the host. What is so on
+    /// all hosts that were looked at is told at the end of the play: a slip, most likely.
+    fn in_vain(&self, _now: &Self::State) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether its steps may cut off the session that makes them.
     fn risk(&self, _now: &Self::State) -> Risk {
         Risk::None
@@ -406,6 +411,8 @@ pub struct Assessment {
     pub obstacle: Option<Obstacle>,
     /// What the operator should know.
     pub warnings: Vec<String>,
+    /// What it names in vain.
+    pub in_vain: Vec<String>,
     /// Edges that the state decides.
     pub needs: Vec<Need>,
     /// Whether the steps may cut off the session.
@@ -492,6 +499,7 @@ impl<R: Resource> AnyResource for R {
             risk: if act { self.risk(&now) } else { Risk::None },
             needs: Resource::needs(self, Some(&now)),
             warnings: Resource::warnings(self, &now),
+            in_vain: Resource::in_vain(self, &now),
             changes,
             obstacle,
         }))

@@ -240,6 +240,9 @@ fn outcome(case: &Node) -> String {
                 };
                 trouble(&mut out, &title, &obstacle.trouble);
             }
+            for what in &found.in_vain {
+                let _ = writeln!(out, "in vain: {}", clean(what));
+            }
             for warning in &found.warnings {
                 let _ = writeln!(out, "warning: {}", clean(warning));
             }

@@ -195,6 +195,9 @@ fn bad_days() {
     one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, NUM_OF_VF: 4}}").fails("no parameter NUM_OF_VF is it NUM_OF_VFS?");
     one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, KEEP_ETH_LINK_UP_P1: sometimes}}")
         .fails("KEEP_ETH_LINK_UP_P1 can't be sometimes: it is true or false");
+    one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, LINK_TYPE_P1: ETHERNET}}")
+        .fails("LINK_TYPE_P1 can't be ETHERNET: it can be IB(1), ETH(2)");
+    host.card(&format!("fault {ONE} no-confs"));
     let refused = one(&hosts, "{device: all, set: {NUM_OF_VFS: 4, LINK_TYPE_P1: ETHERNET}}");
     assert!(refused.error.contains("(`mlxconfig -d 0000:86:00.0 show_confs` lists the values)"), "{refused:?}");
     refused.fails("Cannot set the value ETHERNET");
@@ -288,6 +291,19 @@ fn firmware_that_is_burnt_and_does_not_run_is_a_pending_reboot() {
     let other = of("'>= 28.40.1000'");
     assert!(other.warnings.contains("0000:86:00.0 is a DEL0000000027, which `version` doesn't name"), "{other:?}");
     other.is("ok");
+}
+
+/// What is misspelt is named by no card, and its firmware would never be looked at.
+#[test]
+fn a_board_identity_that_no_card_has_is_told_once() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    for (host, psid) in hosts.each().zip(["MT_0000000838", "MT_0000000223"]) {
+        host.card(&format!("add {ONE} psid={psid}"));
+    }
+    let versions = "{MT_0000000838: 28.39.1002, MT_0000000223: 28.39.1002, MT_0000000839: 28.39.1002}";
+    let play = told::play(&format!("  - firmware: {{device: all, version: {versions}}}\n"));
+    let warning = "firmware:all: no card is a MT_0000000839, which `version` names: is it misspelt? (2 hosts)\n";
+    assert_eq!(Told::by(&told::apply(&hosts, &play, &["--check"]), 0).warnings(), warning);
 }
 
 #[test]

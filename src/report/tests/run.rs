@@ -42,6 +42,7 @@ pub(super) fn resource(address: &str, status: Status) -> ResourceEvent {
         error: None,
         ignored: false,
         because: None,
+        in_vain: None,
     }
 }
 

@@ -165,7 +165,8 @@ impl Resource for Firmware {
             "version",
             "mapping",
             "Board identities (PSID, `board_id` of the facts) and the version that each has to run: `16.35.4030`, one of a list, or \
-             `>= 16.35.4030`. A card with another identity is told and passes. An image that is burnt and doesn't run yet is a \
+             `>= 16.35.4030`. A card with another identity is told and passes, and so is an \
+             identity that no card of any host has. An image that is burnt and doesn't run yet is a \
              pending reboot.",
         ),
     ];
@@ -250,6 +251,15 @@ impl Resource for Firmware {
 
     fn warnings(&self, now: &State) -> Vec<String> {
         self.judge(now).warnings
+    }
+
+    fn in_vain(&self, now: &State) -> Vec<String> {
+        if now.cards.iter().any(|card| card.is.is_err()) {
+            return Vec::new();
+        }
+        let psids: Vec<&str> = now.cards.iter().filter_map(|c| c.is.as_ref().ok()).map(|is| is.psid.as_str()).collect();
+        let vain = self.version.iter().filter(|(known, _)| !psids.iter().any(|psid| known.eq_ignore_ascii_case(psid)));
+        vain.map(|(psid, _)| format!("no card is a {psid}, which `version` names: is it misspelt?")).collect()
     }
 
     fn live_only(&self) -> Option<&'static str> {
