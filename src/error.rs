@@ -66,6 +66,15 @@ impl Error {
         self
     }
 
+    /// All of these as one, the first with the places of the others; nothing if there are none.
+    pub fn all(errors: Vec<Error>) -> Option<Error> {
+        errors.into_iter().reduce(|mut first, other| {
+            first.also.extend(other.place.map(|place| (place, other.message)));
+            first.hints.extend(other.hints);
+            first
+        })
+    }
+
     /// The same error with the place that names the file it is in, which is its own place if it has none.
     #[must_use]
     pub fn named(self, span: &Span) -> Error {

@@ -1,7 +1,7 @@
 //! What failed: why, on which hosts, what was skipped because of it, and what to do. Told once, at the end.
 
 use super::fold::{Folded, Hosts};
-use super::outcome::{DONE, OPEN, changes};
+use super::outcome::{DONE, OPEN, all_named};
 use super::text::{Palette, clean, count, wrap};
 use crate::event::{HostEvent, HostStatus, Problem, ResourceEvent, Status};
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ impl Failure {
         let failure = Failure::new(play, word, event.error.as_ref(), &event.host);
         let title = event.title.clone().filter(|t| event.address.split_once(':').is_none_or(|(_, id)| *id != **t));
         // A verification says itself what still differs.
-        let left = if failure.kind == "verify" { Vec::new() } else { changes(event, &event.changes) };
-        let done = changes(event, &event.done);
+        let left = if failure.kind == "verify" { Vec::new() } else { all_named(&event.changes) };
+        let done = all_named(&event.done);
         Failure { address: Some(event.address.clone()), title, changes: left, done, ..failure }
     }
 

@@ -54,8 +54,8 @@ fn failed(event: &ResourceEvent) -> Vec<String> {
         lines.extend(said);
         lines.extend(error.hint.iter().map(|hint| format!("help: {}", clean(hint))));
     }
-    lines.extend(changes(event, &event.done).into_iter().map(|change| format!("{DONE}{change}")));
-    lines.extend(changes(event, &event.changes).into_iter().map(|change| format!("{OPEN}{change}")));
+    lines.extend(all_named(&event.done).into_iter().map(|change| format!("{DONE}{change}")));
+    lines.extend(all_named(&event.changes).into_iter().map(|change| format!("{OPEN}{change}")));
     lines
 }
 
@@ -67,7 +67,15 @@ pub(super) const OPEN: &str = "still to change: ";
 /// with the same values share them. The field isn't named where it is the resource's own name, nor where all there is,
 /// what runs and what the next boot finds, says the same.
 pub(super) fn changes(event: &ResourceEvent, of: &[Change]) -> Vec<String> {
-    let identity = event.address.split_once(':').map_or("", |(_, identity)| identity);
+    rows(event.address.split_once(':').map_or("", |(_, identity)| identity), of)
+}
+
+/// The same with the field named also where it is the resource's own name: of several, some have failed.
+pub(super) fn all_named(of: &[Change]) -> Vec<String> {
+    rows("", of)
+}
+
+fn rows(identity: &str, of: &[Change]) -> Vec<String> {
     let mut groups: Vec<(&Change, Vec<&str>)> = Vec::new();
     for change in of {
         let alike = groups

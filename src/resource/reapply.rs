@@ -232,7 +232,7 @@ impl Kept {
         let from = match (&self.file.kind, &self.idle) {
             (_, Some(why)) if self.same() => Some(format!("not re-applied: {why}")),
             (Kind::File(..), _) if self.wanted.body.is_none() => Some(RIGHT.to_owned()),
-            (Kind::File(..), _) => Some("re-applied otherwise".to_owned()),
+            (Kind::File(..), _) => Some("re-applied by another script".to_owned()),
             _ => None,
         };
         Some(Change::now("boot", from, self.wanted.body.as_ref().map(|_| RIGHT)))
@@ -265,14 +265,14 @@ impl Kept {
         ]
     }
 
-    /// Its own file, for `--diff`, where there is another one or it goes. A new one is netplay's own text, the same for
+    /// Its own file, for `--diff`, where there is another one. One that is new or goes is netplay's own text, the same for
     /// each interface but for some words, and would bury what else is shown.
     pub fn files(&self) -> Vec<FileDiff> {
-        match &self.file.kind {
-            Kind::File(_, Content::Bytes(bytes)) if !self.right() && !self.same() => vec![FileDiff {
+        match (&self.file.kind, &self.wanted.body) {
+            (Kind::File(_, Content::Bytes(bytes)), Some(body)) if !self.right() && !self.same() => vec![FileDiff {
                 path: self.wanted.path(),
                 before: Some(bytes.clone()),
-                after: self.wanted.body.clone().map(String::into_bytes),
+                after: Some(body.clone().into_bytes()),
                 edit: None,
             }],
             _ => Vec::new(),

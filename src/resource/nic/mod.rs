@@ -2,7 +2,7 @@
 
 mod settings;
 
-use self::settings::{Answer, Kind, Settings, Shown, feature};
+use self::settings::{Answer, Kind, SHORT, Settings, Shown, feature};
 use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::reapply::{Kept, Reapply};
@@ -38,6 +38,9 @@ pub struct State {
 /// Where files of this type stand among those that are run at boot: first, as they make queues and interrupts anew.
 const ORDER: u8 = 20;
 const READS: [i64; 6] = [128, 256, 512, 1024, 2048, 4096];
+
+/// How many names a message lists.
+const MOST_NAMED: usize = 16;
 
 /// The kind of claim of who has a port send or heed pause frames.
 pub(super) const PAUSES: &str = "pause frames on";
@@ -100,11 +103,15 @@ impl Nic {
             };
             for (name, value) in wanted {
                 let Some(now) = shown.now.get(name) else {
-                    let names = shown.now.keys().map(String::as_str);
-                    let more = match (nearest(name, names.clone()), names.collect::<Vec<_>>().join(", ")) {
-                        (Some(near), _) => format!("; is it {near}?"),
-                        (None, all) if kind.option().is_some() && !all.is_empty() => format!("; it has {all}"),
-                        _ => String::new(),
+                    let names: Vec<&str> = shown.now.keys().map(String::as_str).collect();
+                    let short = SHORT.iter().filter(|_| *kind == Kind::Features).map(|(short, _)| *short);
+                    let more = match nearest(name, names.iter().copied().chain(short)) {
+                        Some(near) => format!("; is it {near}?"),
+                        None if names.len() > MOST_NAMED => format!("; `{by} {device}` lists what it has"),
+                        None if kind.option().is_some() && !names.is_empty() => {
+                            format!("; it has {}", names.join(", "))
+                        }
+                        None => String::new(),
                     };
                     found.push(format!("{device} has no {key}.{name}{more}"));
                     continue;

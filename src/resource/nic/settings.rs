@@ -198,22 +198,24 @@ impl Shown {
     }
 }
 
-/// The long name of a feature that is also known by a short one (ethtool(8), `-K`).
+/// Features that have a short name too, with the long one that `ethtool -k` shows (ethtool(8), `-K`).
+pub(super) const SHORT: [(&str, &str); 11] = [
+    ("rx", "rx-checksumming"),
+    ("tx", "tx-checksumming"),
+    ("sg", "scatter-gather"),
+    ("tso", "tcp-segmentation-offload"),
+    ("gso", "generic-segmentation-offload"),
+    ("gro", "generic-receive-offload"),
+    ("lro", "large-receive-offload"),
+    ("rxvlan", "rx-vlan-offload"),
+    ("txvlan", "tx-vlan-offload"),
+    ("ntuple", "ntuple-filters"),
+    ("rxhash", "receive-hashing"),
+];
+
+/// The long name of a feature.
 pub(super) fn feature(name: &str) -> &str {
-    match name {
-        "rx" => "rx-checksumming",
-        "tx" => "tx-checksumming",
-        "sg" => "scatter-gather",
-        "tso" => "tcp-segmentation-offload",
-        "gso" => "generic-segmentation-offload",
-        "gro" => "generic-receive-offload",
-        "lro" => "large-receive-offload",
-        "rxvlan" => "rx-vlan-offload",
-        "txvlan" => "tx-vlan-offload",
-        "ntuple" => "ntuple-filters",
-        "rxhash" => "receive-hashing",
-        name => name,
-    }
+    SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| long)
 }
 
 #[cfg(test)]

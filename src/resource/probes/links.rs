@@ -72,7 +72,12 @@ impl Links {
         if let Some(link) = self.all.iter().find(|l| l.altnames.iter().any(|a| a == name)) {
             return trouble.hint(format!("{name} is another name of {}; give that", link.name));
         }
-        match crate::error::nearest(name, names.iter().copied()) {
+        // A port of another number is another port, and may be the one that carries the session.
+        fn letters(name: &str) -> impl Iterator<Item = char> {
+            name.chars().filter(|c| !c.is_ascii_digit())
+        }
+        let others = names.into_iter().filter(|other| !letters(other).eq(letters(name)));
+        match crate::error::nearest(name, others) {
             Some(near) => trouble.hint(format!("is it {near}?")),
             None => trouble,
         }
@@ -307,7 +312,8 @@ pub(crate) mod tests {
         assert!(links.carries(get("eth1"), get("bond0.100")) && !links.carries(get("bond0.100"), get("eth1")));
         let missing = links.missing("eth2");
         assert_eq!(missing.message, "this host has no interface eth2; it has lo, eth0, eth1, bond0, bond0.100, ib0");
-        assert_eq!(missing.hint.as_deref(), Some("is it eth0?"));
+        assert_eq!(missing.hint, None, "another port isn't a slip");
+        assert_eq!(links.missing("bund0.10").hint.as_deref(), Some("is it bond0.100?"));
         let other = links.missing("enp134s0f0np0").hint.unwrap();
         assert_eq!(other, "enp134s0f0np0 is another name of eth0; give that");
     }

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::resource::spec::{Spec, int};
 use crate::shell::Script;
 use crate::yaml::Node;
+use std::ops::RangeInclusive;
 
 /// What isn't given stays as it is.
 #[derive(Debug, Default)]
@@ -25,20 +26,26 @@ impl Wanted {
     /// # Errors
     /// A value that can't be, nothing to set, or what excludes each other.
     pub(super) fn parse(spec: &Spec<'_>) -> Result<Wanted, Error> {
-        let small = |key: &str, most: i64| -> Result<Option<u32>, Error> {
-            Ok(spec.int(key, 0..=most)?.and_then(|n| u32::try_from(n).ok()))
+        // Whoever has got one number wrong is told of all others at once.
+        let mut wrong = Vec::new();
+        let small = |key: &str, range: RangeInclusive<i64>, wrong: &mut Vec<Error>| {
+            let number = kept(spec.int(key, range), wrong);
+            number.and_then(|n| u32::try_from(n).ok())
         };
         let wanted = Wanted {
-            trust: spec.choice("trust", &["dscp", "pcp"])?,
-            pfc: priorities(spec, "pfc")?,
-            ecn: priorities(spec, "ecn")?,
-            cnp_dscp: small("cnp_dscp", 63)?,
-            tos: small("tos", 255)?,
-            rdma_cm: spec.int("rdma_cm", 1..=2)?.and_then(|n| u32::try_from(n).ok()),
-            pause: spec.bool("pause")?,
-            cable: spec.int("cable_length", 1..=65_535)?.and_then(|n| u32::try_from(n).ok()),
-            buffers: buffers(spec)?,
+            trust: kept(spec.choice("trust", &["dscp", "pcp"]), &mut wrong),
+            pfc: kept(priorities(spec, "pfc"), &mut wrong),
+            ecn: kept(priorities(spec, "ecn"), &mut wrong),
+            cnp_dscp: small("cnp_dscp", 0..=63, &mut wrong),
+            tos: small("tos", 0..=255, &mut wrong),
+            rdma_cm: small("rdma_cm", 1..=2, &mut wrong),
+            pause: kept(spec.bool("pause"), &mut wrong),
+            cable: small("cable_length", 1..=65_535, &mut wrong),
+            buffers: kept(buffers(spec), &mut wrong),
         };
+        if let Some(error) = Error::all(wrong) {
+            return Err(error);
+        }
         if let (true, Some(true), Some(node)) = (wanted.lossless(), wanted.pause, spec.get("pause")) {
             return Err(Error::playbook(&node.span, "PFC and pause frames exclude each other on one port")
                 .hint("`pause: false` with PFC; or `pfc: []` with pause frames"));
@@ -102,6 +109,11 @@ impl Wanted {
             .set("pause", self.pause.filter(|_| which("pause")).map_or("", |on| if on { "on" } else { "off" }))
             .line(include_str!("apply.sh"))
     }
+}
+
+/// What a key gives, with its error among the others.
+fn kept<T>(found: Result<Option<T>, Error>, wrong: &mut Vec<Error>) -> Option<T> {
+    found.map_err(|error| wrong.push(error)).ok().flatten()
 }
 
 /// A list of priorities, sorted.
