@@ -52,14 +52,12 @@ fn a_ramp_over_a_thousand_hosts() {
 
 /// Failures of all sorts, on hosts of which most are well.
 fn bad_day() -> Run {
+    let hint = Some("remove that line, or set `file: /etc/sysctl.d/zzz-netplay.conf`");
     let obstacle = ResourceEvent {
         title: Some("socket buffers".into()),
         changes: vec![change("net.core.rmem_max", "212992", "134217728")],
-        ..failed(
-            "sysctl:net.core.rmem_max",
-            "at boot 212992 wins: /etc/sysctl.d/zz-x.conf:3",
-            Some("remove that line, or set `file: /etc/sysctl.d/zzz-netplay.conf`"),
-        )
+        error: Some(problem("obstacle", "at boot 212992 wins: /etc/sysctl.d/zz-x.conf:3", hint)),
+        ..resource("sysctl:net.core.rmem_max", Status::Failed)
     };
     let down = [
         mtu(),
