@@ -75,7 +75,7 @@ impl Trip {
                 return Ok(noted);
             }
         } else {
-            self.change(visit, &script)?;
+            self.change(visit, &script).map_err(unbooted)?;
         }
         if order {
             self.say(visit, BootStep::Booting, self.why());
@@ -150,7 +150,7 @@ impl Trip {
     pub(super) fn order(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
         match (self.boot.rung, &way.power_cycle) {
             (Rung::PowerCycle, Some(command)) => {
-                self.change(visit, &Script::new().line("sync"))?;
+                self.change(visit, &Script::new().line("sync")).map_err(unbooted)?;
                 // Whatever it says, and if nobody knows what it says, the power may have been off.
                 self.ordered = match play.desk.run(visit, &Script::new().user(command), POWER_CYCLE, true) {
                     Err(problem) => format!("what came of its power_cycle command isn't known: {}", problem.message),
@@ -190,7 +190,7 @@ impl Trip {
                     return Ok(Some(None));
                 }
                 UNKNOWN => self.ordered = unknown(&drain::last_lines(&output.complaint())),
-                _ => return Err(refused(&output)),
+                _ => return Err(unbooted(refused(&output))),
             },
         }
         Ok(None)
@@ -213,7 +213,61 @@ impl Trip {
     }
 }
 
+fn unbooted(problem: Problem) -> Problem {
+    Problem { message: format!("it isn't booted: {}", problem.message), ..problem }
+}
+
 /// What the order's script ends with where the host has booted since it was noted.
 const BOOTED: i32 = 20;
 /// What it ends with where the order was given and its answer was lost.
 const UNKNOWN: i32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use crate::resource::trial::Shell;
+    use crate::shell::Script;
+    use std::time::{Duration, Instant};
+
+    /// With a simulated kexec, as not every kernel has it: it unloads the kernel, or can't.
+    #[test]
+    fn a_kernel_that_was_loaded_by_kexec_is_unloaded_before_the_boot() {
+        for shell in Shell::ALL {
+            for (kexec, code) in [("rm /sys/kernel/kexec_loaded", 0), ("echo it is busy; exit 1", 1)] {
+                let folder = tempfile::tempdir().unwrap();
+                let (path, ordered) = (folder.path().display(), folder.path().join("ordered"));
+                std::fs::write(folder.path().join("reboot"), "run r1\n").unwrap();
+                let setup = format!(
+                    "for d in /sys/kernel /usr/local/sbin /run; do mount -t tmpfs tmpfs $d; done
+                     echo 1 >/sys/kernel/kexec_loaded; cd /usr/local/sbin
+                     printf '%s\\n' '#!/bin/sh' '[ \"$*\" = -u ] || exit 9' '{kexec}' >kexec; chmod +x kexec; cd /"
+                );
+                let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+                let script = Script::new()
+                    .set("L", &path.to_string())
+                    .set("R", &format!("{path}/run"))
+                    .set("run", "r1")
+                    .set("boot", boot.trim())
+                    .set("go", &format!(": >{path}/ordered"))
+                    .line(include_str!("order.sh"));
+                let output = shell.run_in_net(&setup, script.as_str());
+                assert_eq!(output.code, code, "{shell:?}: {}", output.text());
+                let start = Instant::now();
+                while code == 0 && !ordered.exists() {
+                    assert!(start.elapsed() < Duration::from_secs(20), "{shell:?}: no order");
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                assert_eq!(
+                    output.text().contains("it could not be unloaded"),
+                    code == 1,
+                    "{shell:?}: {}",
+                    output.text()
+                );
+                assert_eq!(
+                    folder.path().join("run/boot.sh").exists(),
+                    code == 0,
+                    "{shell:?}: who isn't told isn't marked"
+                );
+            }
+        }
+    }
+}

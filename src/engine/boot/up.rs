@@ -202,7 +202,9 @@ impl Trip {
         if self.stage == Stage::Wait && !unbooted {
             self.stays_drained();
             let why = problem.message.clone();
-            let (event, machine) = self.ended(visit, problem);
+            let (mut event, machine) = self.ended(visit, problem);
+            // Another boot isn't what it waits for.
+            event.reboot_pending.clear();
             return Turn::Over(event, machine, Left::Away(why));
         }
         if self.untouched() {
