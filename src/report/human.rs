@@ -337,7 +337,7 @@ impl Human {
         self.say(&outputs)?;
         let mut text = String::new();
         // Of a command that only asks, answers are all that is wanted where nothing went wrong.
-        let asked = self.run.command != "apply";
+        let asked = !["apply", "reboot"].contains(&self.run.command);
         let only_answers = asked && e.exit_code == 0;
         if !self.quiet() && !only_answers {
             if !asked && !closing::quiet(e) {

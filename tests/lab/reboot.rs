@@ -631,7 +631,8 @@ fn hosts_are_booted_without_a_playbook_and_once_for_a_reason() {
     if !status().contains("nothing is open") {
         assert!(status().contains("to boot it (new kernel); it wasn't drained; it has booted since"), "{}", status());
     }
-    netplay.run().exits(0);
+    let finished = netplay.run().exits(0);
+    assert!(finished.stdout.contains("2 hosts: 2 changed ("), "{}", finished.stdout);
     assert!(status().contains("nothing is open"), "{}", status());
     // The first run may have come to its end on one of them before it was killed: then it was asked for anew.
     assert!(boots(&hosts).iter().zip(&before).all(|(now, n)| *now <= n + 2), "{:?}", boots(&hosts));
