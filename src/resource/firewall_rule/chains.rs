@@ -158,6 +158,21 @@ impl Table {
         rules.iter().enumerate().filter(|(_, r)| foreign(r)).nth(at?)
     }
 
+    /// Whether a rule drops some of these packets, itself or by a chain that it leads to, `depth` chains down.
+    pub(super) fn drops_some(&self, rule: &Rule, cond: &Cond, depth: usize) -> bool {
+        // The kernel refuses circles, and more of them than this.
+        let below = |to: &String| {
+            let chain = self.chains.get(to).filter(|_| depth < 16);
+            chain.is_some_and(|chain| chain.rules.iter().any(|rule| self.drops_some(rule, cond, depth + 1)))
+        };
+        rule.cond.fit(cond) != Fit::Apart
+            && match &rule.verdict {
+                Verdict::Drop | Verdict::Reject => true,
+                Verdict::Jump(to) | Verdict::Goto(to) => below(to),
+                _ => false,
+            }
+    }
+
     fn run(&self, name: &str, look: Look<'_>, known: &mut HashMap<String, Fate>) -> Fate {
         self.walk(name, look, known).0
     }

@@ -171,7 +171,8 @@ impl Resource for FirewallRule {
         permanent; it has no comments, so that a rule which is to be another one leaves what it was. With ufw: a rule of \
         its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects, and \
         directly before the rule of others that would drop it: what drops some of its packets by a source, a state or a rate (a \
-        ban) is an exception that stays before. Where nft or iptables \
+        ban) is an exception that stays before. With iptables all that netplay lets in has one place, so that a rule which would \
+        have a ban passed by fails and says which. Where nft or iptables \
         is what manages the filter, netplay-reapply.service sets the rule again at boot; whatever flushes the filter \
         later (a restart or reload of nftables.service) takes it away until that unit or the next run has put it back.";
     const KEYS: &'static [Key] = &[
@@ -261,6 +262,7 @@ impl Resource for FirewallRule {
     fn claims(&self) -> Vec<Claim> {
         let mut claims = vec![Claim::new("firewall rule", &self.name), self.kept.claim()];
         claims.extend(self.lets().then(|| Claim::new(ACCEPT, &self.name)));
+        claims.extend((!self.present).then(|| Claim::new(GOING, &self.name)));
         claims
     }
 
@@ -270,6 +272,8 @@ impl Resource for FirewallRule {
         // What the play lets in may be what keeps the session open.
         let risky = now.is_some_and(|now| now.risk != Risk::None);
         needs.extend((risky && !self.lets()).then_some(Need::AfterAll(ACCEPT)));
+        // And what the play takes away may be what would close it.
+        needs.extend((risky && !self.present).then_some(Need::AfterAll(GOING)));
         needs
     }
 
@@ -345,6 +349,8 @@ impl Resource for FirewallRule {
     }
 }
 
+/// The kind of claim of a rule that isn't to be there.
+const GOING: &str = "firewall rule that goes";
 /// The kind of claim of what lets packets in.
 const ACCEPT: &str = "firewall accept";
 

@@ -6,7 +6,7 @@
 //! in a chain of netplay's own. What drops or rejects has one place of its own, before all that others let in; what netplay
 //! lets in is kept from it there: for iptables, by a RETURN for each such rule.
 
-use super::chains::{Base, CHAINS, Chain, Fate, Look, Place, Rule, Table, Verdict};
+use super::chains::{Base, CHAINS, Chain, Fate, Look, MARK, Place, Rule, Table, Verdict};
 use super::cond::{Cond, Net};
 use super::probe::Found;
 use super::{FirewallRule, iptables, nftables};
@@ -76,6 +76,9 @@ impl FirewallRule {
         let mut work = Work::after(found);
         let (mut live, mut boot) = (Vec::new(), Vec::new());
         for seat in &seats {
+            if let Some(why) = self.passed_by(&found.tables, seat) {
+                return Err(why);
+            }
             let decider = self.decider(&found.tables, seat).map(|(_, rule)| rule);
             if let Some(from) = self.judge(found, seat) {
                 work.changes.push(Change::now(seat.place.name(&seat.base), from, self.described()));
@@ -197,6 +200,49 @@ impl FirewallRule {
         };
         let both = [false, true].into_iter().filter(of).filter_map(at);
         both.min_by_key(|(i, _)| *i).filter(|_| self.verdict == Verdict::Accept)
+    }
+
+    /// That a ban of others would be passed by. In a table of iptables all that netplay lets in has one place, before the
+    /// first of the rules that would drop something of it: what stands between that one and another of them, and drops some
+    /// of what only the other would drop, comes too late.
+    fn passed_by(&self, tables: &[Table], seat: &Seat) -> Option<Trouble> {
+        let (Verdict::Accept, Some(v6)) = (&self.verdict, seat.place.v6()) else { return None };
+        let table = tables.iter().find(|t| t.place == seat.place).filter(|_| seat.chain != seat.base)?;
+        let rules = &table.chains.get(&seat.base)?.rules;
+        let before = |at: usize| rules[..at].iter().filter(|rule| !rule.is_netplays()).count();
+        let others: Vec<&Rule> = rules.iter().filter(|rule| !rule.is_netplays()).collect();
+        let due = |cond: &Cond, comment: &str| {
+            let look = Look { cond: &cond.within(v6), comment, with: false, accepts: true };
+            table
+                .decider(&seat.base, look)
+                .map_or((others.len(), false), |(at, rule)| (before(at), matches!(rule.verdict, Verdict::Accept)))
+        };
+        let comment = self.comment();
+        // Before what others accept it needn't be.
+        let own = match due(&self.cond, &comment) {
+            (_, true) => others.len(),
+            (at, false) => at,
+        };
+        let jump = Verdict::Jump(seat.chain.clone());
+        let now = rules.iter().position(|rule| rule.verdict == jump).map(before);
+        let place = now.map_or(own, |now| now.min(own));
+        // What others of netplay's let in is told by them, unless this one moves it.
+        let moves = now.is_some_and(|now| place < now);
+        let let_in = table.chains.get(&seat.chain).map(|c| c.rules.as_slice()).unwrap_or_default().iter();
+        let moved = let_in.filter(|rule| moves && rule.verdict == Verdict::Accept && rule.is_netplays());
+        let moved = moved.filter_map(|rule| Some((&rule.cond, rule.comment.as_deref()?)));
+        moved.chain([(&self.cond, comment.as_str())]).find_map(|(cond, name)| {
+            let until = due(cond, name).0;
+            let ban = others.get(place..until)?.iter().find(|rule| table.drops_some(rule, &cond.within(v6), 0))?;
+            let first = others.get(place).map(|rule| rule.at.as_str()).unwrap_or_default();
+            let name = name.trim_start_matches(MARK);
+            let message = format!(
+                "what `{name}` lets in would pass a ban of others by, `{}`: all that netplay lets in has one place in {}, before `{first}`",
+                ban.at,
+                seat.place.name(&seat.base)
+            );
+            Some(Trouble::new(message).hint("put that ban before the other rule: there it holds for all that comes in"))
+        })
     }
 
     /// What is wrong with the rule at a seat, if anything.
