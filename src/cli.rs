@@ -4,6 +4,7 @@ mod settings;
 
 use crate::commands;
 use crate::error::{Error, Errors};
+use crate::playbook::{STACK, endless};
 use crate::report::{ColorChoice, Output, Verbosity, errors, print};
 use crate::secret::Secrets;
 use crate::transport::{HostKeyChecking, askpass};
@@ -12,6 +13,8 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Declarative, agentless configuration of the network of AI and HPC clusters.
 #[derive(Debug, Parser)]
@@ -360,26 +363,56 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let (result, hosts) = match &cli.command {
-        Command::Apply(args) => (commands::apply::run(args, &argv), Some(&args.plays.hosts)),
-        Command::Validate(args) => (commands::validate::run(args), Some(&args.hosts)),
-        Command::Graph(args) => (commands::graph::run(args), Some(&args.plays.hosts)),
-        Command::Inventory(args) => (commands::inventory::run(args), Some(&args.hosts)),
-        Command::Facts(args) => (commands::facts::run(args, &argv), Some(&args.hosts)),
-        Command::Run(args) => (commands::run::run(args, &argv), Some(&args.hosts)),
-        Command::Reboot(args) => (commands::reboot::run(args, &argv), Some(&args.hosts)),
-        Command::Status(args) => (commands::status::run(args, &argv), Some(&args.hosts)),
-        Command::Docs(args) => (commands::docs::run(args), None),
-        Command::Completions(args) => (completions(args), None),
-        Command::Man(args) => (man(args), None),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(found) => {
-            let (color, secrets) = hosts.map_or_else(Default::default, |h| (h.color(), h.secrets.clone()));
-            errors(&found, color, &secrets);
-            ExitCode::from(1)
+    let hosts = match &cli.command {
+        Command::Apply(Apply { plays, .. }) | Command::Validate(plays) | Command::Graph(Graph { plays, .. }) => {
+            Some(&plays.hosts)
         }
+        Command::Inventory(args) => Some(&args.hosts),
+        Command::Facts(args) => Some(&args.hosts),
+        Command::Run(args) => Some(&args.hosts),
+        Command::Reboot(args) => Some(&args.hosts),
+        Command::Status(args) => Some(&args.hosts),
+        Command::Docs(_) | Command::Completions(_) | Command::Man(_) => None,
+    };
+    let (color, secrets) = hosts.map_or_else(Default::default, |h| (h.color(), h.secrets.clone()));
+    let failed = |found: &Errors, code: u8| {
+        errors(found, color, &secrets);
+        ExitCode::from(code)
+    };
+    let (done, result) = mpsc::channel();
+    let command = move || done.send(run(&cli.command, &argv));
+    if let Err(e) = std::thread::Builder::new().name("command".into()).stack_size(STACK).spawn(command) {
+        return failed(&Error::usage(format!("can't start a thread: {e}")).into(), 1);
+    }
+    // A template that has no end can only be ended with the process, whatever other threads do.
+    loop {
+        match result.recv_timeout(Duration::from_secs(1)) {
+            Ok(Ok(code)) => return ExitCode::from(code),
+            Ok(Err(found)) => return failed(&found, 1),
+            // It has panicked and said so.
+            Err(RecvTimeoutError::Disconnected) => return ExitCode::from(101),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((error, running)) = endless() {
+                    return failed(&error.into(), if running { 2 } else { 1 });
+                }
+            }
+        }
+    }
+}
+
+fn run(command: &Command, argv: &[OsString]) -> Result<u8, Errors> {
+    match command {
+        Command::Apply(args) => commands::apply::run(args, argv),
+        Command::Validate(args) => commands::validate::run(args),
+        Command::Graph(args) => commands::graph::run(args),
+        Command::Inventory(args) => commands::inventory::run(args),
+        Command::Facts(args) => commands::facts::run(args, argv),
+        Command::Run(args) => commands::run::run(args, argv),
+        Command::Reboot(args) => commands::reboot::run(args, argv),
+        Command::Status(args) => commands::status::run(args, argv),
+        Command::Docs(args) => commands::docs::run(args),
+        Command::Completions(args) => completions(args),
+        Command::Man(args) => man(args),
     }
 }
 

@@ -22,7 +22,7 @@ pub use reboot::{Drain, HostReboot, REBOOT_KEYS, Reboot};
 pub use render::{Settings, Tags};
 #[cfg(test)]
 pub(crate) use template::FACTS;
-pub use template::STACK;
+pub use template::{STACK, endless};
 pub use vars::{Context, Extra, Variables};
 pub use written::{Batch, Play};
 

@@ -184,19 +184,23 @@ impl Variables {
     pub fn get(&self, name: &str) -> Result<Option<Node>, Errors> {
         let raw = match self.0.find(name, true) {
             Ok(raw) => raw,
-            Err(fail) => return Err(self.told(name, fail)),
+            Err(fail) => return Err(self.told(name, fail, None)),
         };
         let Some(raw) = raw else { return Ok(None) };
-        let value = self.0.value(name, raw).map_err(|fail| self.told(name, fail))?;
-        let open = |node: Node| self.0.vault().open_all(&node).map_err(|e| self.told(name, Fail::error(e)));
+        let (Raw::Written(node) | Raw::Value(node)) = &raw;
+        let place = node.span.clone();
+        let told = |fail| self.told(name, fail, Some(&place));
+        let value = self.0.value(name, raw).map_err(told)?;
+        let open = |node: Node| self.0.vault().open_all(&node).map_err(|e| told(Fail::error(e)));
         value.map(open).transpose()
     }
 
-    fn told(&self, name: &str, fail: Fail) -> Errors {
+    fn told(&self, name: &str, fail: Fail, place: Option<&Span>) -> Errors {
         let host = self.0.hostname();
         let error = match fail {
             Fail::Facts => {
-                Error::new(Kind::Inventory, format!("`{name}` can't depend on facts, which need a connection"))
+                let message = format!("`{name}` can't depend on facts, which need a connection");
+                place.iter().fold(Error::new(Kind::Inventory, message), |error, place| error.at(place))
             }
             Fail::Undefined(e) | Fail::Error(e) => *e,
         };
@@ -289,6 +293,11 @@ impl Scope {
     /// Whether variables are missing whose file depends on facts.
     pub(super) fn pending(&self) -> bool {
         self.pending
+    }
+
+    /// Whether it is a part of a run, which is where facts are known.
+    pub(super) fn in_run(&self) -> bool {
+        matches!(self.facts, Facts::Known(_))
     }
 
     /// The folder of the playbook.

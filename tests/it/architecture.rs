@@ -45,7 +45,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    ("cli", &["commands", "error", "report", "secret", "source", "transport"]),
+    ("cli", &["commands", "error", "playbook", "report", "secret", "source", "transport"]),
     ("lib", &[]),
     ("main", &[]),
 ];

@@ -354,3 +354,18 @@ fn settings_stand_for_options() {
     assert_eq!(document["totals"]["hosts"]["ok"], 3);
     assert!(netplay(site.path(), &["inventory", "--graph"]).1.contains("b1"));
 }
+
+#[test]
+fn a_template_without_an_end_ends_the_command() {
+    let site = site();
+    let double = "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}";
+    let play = format!(
+        "- hosts: a1\n  vars:\n    same: \"{double}{{{{ n.a == n.b }}}}\"\n  resources:\n    - assert: {{that: same}}\n"
+    );
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let begun = Instant::now();
+    let (code, out, err) = netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.starts_with("error: this template isn't done after 10 seconds\n  --> site.yaml:3:11\n"), "{err}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}

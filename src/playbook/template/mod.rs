@@ -11,10 +11,12 @@ mod facts;
 mod filters;
 mod steps;
 mod value;
+mod watch;
 
 pub(crate) use error::Fail;
 #[cfg(test)]
 pub(crate) use facts::SHAPE as FACTS;
+pub use watch::endless;
 
 use super::vars::Scope;
 use crate::error::{Error, Kind};
@@ -297,7 +299,11 @@ pub(crate) fn variable(node: &Node, scope: &Arc<Scope>) -> Result<Option<Node>, 
 fn rendered(node: &Node, scope: &Arc<Scope>, seals: Seals) -> Result<Option<Node>, Fail> {
     Ok(match deep(|| walk(node, scope, seals))? {
         Walk::Same => Some(node.clone()),
-        Walk::New(new) => Some(new),
+        Walk::New(new) => {
+            let told = |e: minijinja::Error| Error::playbook(&node.span, e.detail().unwrap_or_default());
+            value::whole(&new).map_err(|e| Fail::error(told(e)))?;
+            Some(new)
+        }
         Walk::Omitted => None,
     })
 }
@@ -418,7 +424,7 @@ fn run(template: &Template<'_, '_>, name: &str, origin: &Origin<'_>, scope: &Arc
 }
 
 fn enter(node: &Node, scope: &Arc<Scope>) -> Result<Frame, Fail> {
-    Frame::enter(&node.span, scope.vault()).filter(|f| f.depth() <= MAX_DEPTH).ok_or_else(|| {
+    Frame::enter(&node.span, scope.vault(), scope.in_run()).filter(|f| f.depth() <= MAX_DEPTH).ok_or_else(|| {
         let message = format!("variables call for each other in more than {MAX_DEPTH} steps");
         Fail::error(Error::playbook(&node.span, message))
     })
@@ -554,9 +560,12 @@ pub(crate) fn predicate(node: &Node) -> Result<Predicate, Error> {
     }
     let node = node.clone();
     Ok(Arc::new(move |rc, output| match &*expression {
-        Ok(expression) => deep(|| expression.eval(context! { rc, output }))
-            .map_err(|e| error::plain(&e, &Origin::Node(&node, Code::From(0))))
-            .and_then(|value| truth(&node, &value)),
+        Ok(expression) => deep(|| {
+            let _frame = Frame::enter(&node.span, &Arc::default(), true);
+            expression.eval(context! { rc, output })
+        })
+        .map_err(|e| error::plain(&e, &Origin::Node(&node, Code::From(0))))
+        .and_then(|value| truth(&node, &value)),
         Err(e) => Err(error::syntax(e, &Origin::Node(&node, Code::From(0)))),
     }))
 }

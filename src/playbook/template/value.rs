@@ -4,8 +4,8 @@
 //! MAC address, which YAML 1.1 takes for a number. The engine sees their value and computes with it; what comes out
 //! unchanged is written as it came in.
 
-use super::Scope;
 use super::error::{Fail, carry};
+use super::{Scope, watch};
 use crate::inventory::vault::{Vault, is_sealed};
 use crate::source::Span;
 use crate::yaml::{Node, Scalar, Value as Tree};
@@ -53,8 +53,9 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Begins one, for the template at a place.
-    pub(super) fn enter(place: &Span, vault: &Arc<Vault>) -> Option<Frame> {
+    /// Begins one, for the template at a place, which may be a part of a run.
+    pub(super) fn enter(place: &Span, vault: &Arc<Vault>, running: bool) -> Option<Frame> {
+        watch::begin(place, running);
         FRAMES.with_borrow_mut(|frames| {
             frames.push(Evaluation {
                 place: place.clone(),
@@ -76,6 +77,7 @@ impl Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         FRAMES.with_borrow_mut(|frames| frames.truncate(self.depth - 1));
+        watch::end(self.depth - 1);
     }
 }
 
@@ -253,6 +255,11 @@ pub(super) fn argument(value: &Value) -> Result<Node, Error> {
     vault().open_all(&node).map_err(|e| carry(Fail::error(e)))
 }
 
+/// Refuses a node that is too large; parts of it that are shared count each time.
+pub(super) fn whole(node: &Node) -> Result<(), Error> {
+    Converter { place: node.span.clone(), parts: 0, bytes: 0 }.count(node, 0)
+}
+
 /// Makes nodes of a value's parts. Parts that are shared count each time: doubled some times over, a list of two is more
 /// than any memory.
 struct Converter {
@@ -269,18 +276,40 @@ impl Converter {
         Ok(Node::string(&self.place, text))
     }
 
+    /// One more part, so deep.
+    fn part(&mut self, depth: usize) -> Result<(), Error> {
+        self.parts += 1;
+        let message = match () {
+            () if self.parts > MAX_PARTS => format!("the value has more than {MAX_PARTS} parts"),
+            () if depth > MAX_DEPTH => format!("the value is nested deeper than {MAX_DEPTH}"),
+            () => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    }
+
+    /// The parts of a node that is there already.
+    fn count(&mut self, node: &Node, depth: usize) -> Result<(), Error> {
+        self.part(depth)?;
+        match &node.value {
+            Tree::Seq(items) => items.iter().try_for_each(|item| self.count(item, depth + 1)),
+            Tree::Map(entries) => entries.iter().try_for_each(|(key, item)| {
+                self.bytes += key.text().map_or(0, str::len);
+                self.count(item, depth + 1)
+            }),
+            _ => {
+                self.bytes += node.text().map_or(0, str::len);
+                bounded(self.bytes)
+            }
+        }
+    }
+
     fn node(&mut self, value: &Value, depth: usize) -> Result<Option<Node>, Error> {
         let wrong = |message: String| Err(Error::new(ErrorKind::InvalidOperation, message));
-        self.parts += 1;
-        if self.parts > MAX_PARTS {
-            return wrong(format!("the value has more than {MAX_PARTS} parts"));
-        }
-        if depth > MAX_DEPTH {
-            return wrong(format!("the value is nested deeper than {MAX_DEPTH}"));
-        }
         if let Some(container) = value.downcast_object_ref::<Container>() {
+            self.count(&container.0, depth)?;
             return Ok(Some(container.0.clone()));
         }
+        self.part(depth)?;
         if value.downcast_object_ref::<Omit>().is_some() {
             return Ok(None);
         }

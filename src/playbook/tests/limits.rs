@@ -46,6 +46,28 @@ fn texts_have_an_end() {
 }
 
 #[test]
+fn what_holds_itself_many_times_over_has_an_end() {
+    let doubled = |first: &str, next: &dyn Fn(usize) -> String| {
+        let vars: String = (1..40).map(|i| format!("    v{i}: {}\n", next(i - 1))).collect();
+        format!(
+            "- hosts: all\n  vars:\n    v0: {first}\n{vars}  resources:\n  - show: {{id: x, value: \"{{{{ v39 | to_json }}}}\"}}\n"
+        )
+    };
+    for next in [
+        |i| format!("\"{{{{ [v{i}, v{i}] }}}}\""),
+        |i| format!("[\"{{{{ v{i} }}}}\", \"{{{{ v{i} }}}}\"]"),
+        |i| format!("{{a: \"{{{{ v{i} }}}}\", b: \"{{{{ v{i} }}}}\"}}"),
+    ] {
+        let site = Site::new(&[("site.yaml", &doubled("[1]", &next))]);
+        let told = site.render("n1", &[], &Tags::default(), None).unwrap_err();
+        assert!(told.contains("the value has more than 1000000 parts\n  --> site.yaml:"), "{told}");
+    }
+    let long = format!("\"{{{{ 'a' * 1000000 }}}}\"");
+    let site = Site::new(&[("site.yaml", &doubled(&long, &|i| format!("[\"{{{{ v{i} }}}}\", \"{{{{ v{i} }}}}\"]")))]);
+    assert!(site.render("n1", &[], &Tags::default(), None).unwrap_err().contains("more than 16 MiB"));
+}
+
+#[test]
 fn stacks_have_an_end() {
     let chain = |n: usize| format!("{{{{ {}1 }}}}", "1 + ".repeat(n));
     assert_eq!(shown("    v: 1", &[&format!("'{}'", chain(5000))]), ["5001"]);
