@@ -306,7 +306,7 @@ impl Loader<'_> {
             let port = port.map(|p| Node::plain(&place, p.to_string()));
             for name in &names {
                 if !self.tree.has_host(name) {
-                    meta.add_host(&mut self.tree, name, port.as_ref(), GroupId::UNGROUPED);
+                    meta.add_host(&mut self.tree, name, (port.as_ref(), &place), GroupId::UNGROUPED);
                 }
             }
         }
@@ -459,9 +459,9 @@ impl Meta {
         }
     }
 
-    /// Adds a host to a group. Only one that is new gets the port, as with Ansible.
-    fn add_host(&self, tree: &mut Tree, name: &str, port: Option<&Node>, group: GroupId) -> HostId {
-        let (id, new) = tree.add_host(name, group);
+    /// Adds a host to a group, which lists it at a place. Only one that is new gets the port, as with Ansible.
+    fn add_host(&self, tree: &mut Tree, name: &str, (port, place): (Option<&Node>, &Span), group: GroupId) -> HostId {
+        let (id, new) = tree.add_host(name, group, place);
         if new {
             let vars = &mut tree.hosts[id.index()].vars;
             for (name, value) in std::iter::once(&self.file).chain(&self.folder) {
@@ -485,7 +485,7 @@ impl Meta {
     ) -> Result<(), Error> {
         tree.make_room(names.len(), place)?;
         for name in names {
-            let id = self.add_host(tree, name, port.as_ref(), group);
+            let id = self.add_host(tree, name, (port.as_ref(), place), group);
             vars.iter().try_for_each(|(name, value)| tree.set_host_var(id, name, value))?;
         }
         Ok(())

@@ -105,7 +105,7 @@ pub(super) fn groups(root: &Node, tree: &mut Tree, meta: &Meta) -> Result<Vec<Ho
 }
 
 fn add(tree: &mut Tree, meta: &Meta, names: &[(String, Span)], group: GroupId) -> Vec<HostId> {
-    names.iter().map(|(name, _)| meta.add_host(tree, name, None, group)).collect()
+    names.iter().map(|(name, place)| meta.add_host(tree, name, (None, place), group)).collect()
 }
 
 fn names(list: &Node, group: &str, key: &str) -> Result<Vec<(String, Span)>, Error> {

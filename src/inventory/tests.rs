@@ -45,7 +45,7 @@ fn what_is_too_much_is_an_error() {
     let mut deep = String::new();
     (0..2000).for_each(|i| deep += &format!("[g{i}:children]\ng{}\n", i + 1));
     let told = errors(&[("hosts", &format!("{deep}[g2000]\nn1\n"))]);
-    assert!(told.contains("is nested deeper than 1000 groups"), "{told}");
+    assert!(told.contains("is nested deeper than 1000 groups\n  --> hosts:"), "{told}");
     for text in ["[".repeat(100_000), "{a: ".repeat(100_000), "a: &a\n".repeat(100_000), "- ".repeat(100_000)] {
         assert!(errors(&[("hosts.yaml", &text)]).len() > 20, "{}", &text[..4]);
         assert!(errors(&[("hosts.sh", &format!("#!/bin/sh\ncat <<'E'\n{text}\nE\n"))]).len() > 20, "{}", &text[..4]);
@@ -536,6 +536,8 @@ fn broken_files_are_told_with_place_and_remedy() {
         ),
         ("h.yaml", "a: {children: {a: }}", "the group `a` is its own child", "h.yaml:1:16"),
         ("h.yaml", "a: {children: {all: }}", "`all` is a child of the group `a`", "take `all` out"),
+        ("h.yaml", "a: {children: {all: }}", "`all` is a child of the group `a`", "h.yaml:1:16"),
+        ("h.ini", "[b:children]\na\n[a:children]\nall\n", "`all` is a child of the group `a`", "h.ini:4:1"),
         ("h.yaml", "a: {vars: {ansible_group_priority: high}}", "is an integer, not a string", "h.yaml:1:36"),
         (
             "h.yaml",
@@ -611,6 +613,8 @@ fn what_ansible_passes_over_is_a_warning() {
         ("h.yaml", "all: {host: {a: }}", "unknown key `host` in the group `all` is skipped", "did you mean `hosts`?"),
         ("h.yaml", "a: 5\nb: {hosts: h}", "`a` is skipped: a group is a mapping, not an integer", "h.yaml:1:4"),
         ("h.ini", "[web]\nweb\n", "`web` is the name of a group and of a host", "give one of them another name"),
+        ("h.ini", "[web]\nweb\n", "`web` is the name of a group and of a host", "h.ini:2:1"),
+        ("h.yaml", "a: {children: {ungrouped: }}", "`ungrouped` is the child of another group", "h.yaml:1:16"),
         ("h.ini", "  \n", "this inventory is empty", "h.ini:1:1"),
     ] {
         let told = warnings(&[(name, text)]);

@@ -42,6 +42,8 @@ impl GroupId {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) name: Arc<str>,
+    /// Where it is listed first.
+    place: Span,
     /// The groups that list it, in the order in which they did.
     pub(super) direct: Vec<GroupId>,
     pub(super) vars: VarMap,
@@ -55,6 +57,8 @@ pub(super) struct Group {
     /// The hosts that it lists itself.
     pub(super) hosts: Vec<HostId>,
     pub(super) children: Vec<GroupId>,
+    /// Where a group other than `all` lists it first.
+    place: Option<Span>,
     pub(super) parents: Vec<GroupId>,
     pub(super) vars: VarMap,
     /// `ansible_group_priority`.
@@ -140,6 +144,7 @@ impl Tree {
             name,
             hosts: Vec::new(),
             children: Vec::new(),
+            place: None,
             parents: Vec::new(),
             vars: VarMap::default(),
             priority: 1,
@@ -149,10 +154,10 @@ impl Tree {
         id
     }
 
-    /// Adds a host to a group; whether the host is new.
-    pub(super) fn add_host(&mut self, name: &str, group: GroupId) -> (HostId, bool) {
+    /// Adds a host to a group, which lists it at a place; whether the host is new.
+    pub(super) fn add_host(&mut self, name: &str, group: GroupId, place: &Span) -> (HostId, bool) {
         let known = self.host_ids.get(name).copied();
-        let id = known.unwrap_or_else(|| self.new_host(name));
+        let id = known.unwrap_or_else(|| self.new_host(name, place));
         self.enlist(id, group);
         (id, known.is_none())
     }
@@ -167,13 +172,13 @@ impl Tree {
         Ok(())
     }
 
-    fn new_host(&mut self, name: &str) -> HostId {
+    fn new_host(&mut self, name: &str, place: &Span) -> HostId {
         let (id, name) = (HostId::at(self.hosts.len()), Arc::<str>::from(name));
         if self.localhost.is_none() && LOCALHOST.contains(&&*name) {
             self.localhost = Some(id);
         }
         self.host_ids.insert(name.clone(), id);
-        self.hosts.push(Host { name, direct: Vec::new(), vars: VarMap::default(), set: 0 });
+        self.hosts.push(Host { name, place: place.clone(), direct: Vec::new(), vars: VarMap::default(), set: 0 });
         id
     }
 
@@ -187,6 +192,9 @@ impl Tree {
 
     /// Makes one group the child of another.
     pub(super) fn add_child(&mut self, parent: GroupId, child: GroupId, place: &Span) -> Result<(), Error> {
+        if parent != GroupId::ALL {
+            self.groups[child.index()].place.get_or_insert_with(|| place.clone());
+        }
         // What has no children isn't above anything.
         if parent != child && self.group(child).children.is_empty() {
             self.link(parent, child);
@@ -266,9 +274,9 @@ impl Tree {
         for id in (1..self.groups.len()).map(GroupId::at) {
             if self.group(id).parents.is_empty() {
                 if self.way_up(GroupId::ALL, id).is_some() {
-                    let name = &self.group(id).name;
+                    let name = &self.group(self.group(GroupId::ALL).parents[0]).name;
                     let message = format!("`all` is a child of the group `{name}`, though every group is below `all`");
-                    return Err(Error::new(Kind::Inventory, message).hint("take `all` out of its `children`"));
+                    return Err(self.listed(GroupId::ALL, message).hint("take `all` out of its `children`"));
                 }
                 self.link(GroupId::ALL, id);
             }
@@ -278,32 +286,42 @@ impl Tree {
         if self.localhost.is_none() {
             let place = Span::start(&Source::new("the implicit localhost", ""));
             for name in LOCALHOST {
-                let id = self.new_host(name);
+                let id = self.new_host(name, &place);
                 let local = Node::string(&place, "local");
                 self.hosts[id.index()].vars.insert(Arc::from("ansible_connection"), local);
             }
         }
         self.explicit = explicit;
         self.measure();
-        if let Some(deep) = self.groups.iter().find(|g| g.depth > MAX_DEPTH) {
-            let message = format!("the group `{}` is nested deeper than {MAX_DEPTH} groups", deep.name);
-            return Err(Error::new(Kind::Inventory, message).hint("take some of the groups above it out"));
+        if let Some(deep) = self.groups.iter().position(|g| g.depth > MAX_DEPTH) {
+            let message = format!("the group `{}` is nested deeper than {MAX_DEPTH} groups", self.groups[deep].name);
+            return Err(self.listed(GroupId::at(deep), message).hint("take some of the groups above it out"));
         }
         self.number_sets();
         self.list_members();
-        let both = self.groups.iter().filter(|g| self.host_ids.contains_key(&g.name)).map(|g| {
-            Error::new(Kind::Inventory, format!("`{}` is the name of a group and of a host", g.name))
+        let both = self.groups.iter().filter_map(|g| self.host_ids.get(&g.name)).map(|id| {
+            let host = self.host(*id);
+            Error::inventory(&host.place, format!("`{}` is the name of a group and of a host", host.name))
                 .hint("give one of them another name: the host's variables have gone to the group, as with Ansible")
         });
         let mut warnings: Vec<Error> = both.collect();
         if self.group(GroupId::UNGROUPED).parents.len() > 1 {
             warnings.push(
-                Error::new(Kind::Inventory, "`ungrouped` is the child of another group").hint(
+                self.listed(GroupId::UNGROUPED, "`ungrouped` is the child of another group").hint(
                     "Ansible loses the hosts of such an inventory that are in no other group; netplay keeps them",
                 ),
             );
         }
         Ok(warnings)
+    }
+
+    /// An error about a group that stands below another one, where it is listed there.
+    fn listed(&self, group: GroupId, message: impl Into<String>) -> Error {
+        let error = Error::new(Kind::Inventory, message);
+        match &self.group(group).place {
+            Some(place) => error.at(place),
+            None => error,
+        }
     }
 
     fn sort_out_ungrouped(&mut self) {
