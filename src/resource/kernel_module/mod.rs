@@ -5,20 +5,21 @@
 
 mod boot;
 mod loses;
+mod parameters;
 mod probe;
 mod value;
 
 use self::boot::{Line, same_name};
 use self::probe::{Declared, Live, Modules};
-use self::value::{same, value_of};
+use self::value::same;
 use super::keyfile::Edit;
 use super::probes::premise::{self, Premise};
 use super::probes::small::SmallFile;
-use super::spec::{Key, Spec, text};
+use super::spec::{Key, Spec};
 use super::{
     Answers, Change, Claim, Effect, FileDiff, Need, Obstacle, Put, Question, Reading, Resource, Stale, Step, Trouble,
 };
-use crate::error::{Error, nearest};
+use crate::error::Error;
 use crate::shell::Script;
 use serde_json::Value as Json;
 
@@ -104,32 +105,6 @@ impl KernelModule {
             }
         }
     }
-
-    /// The parameters that the module doesn't seem to take, with what may be meant: the kernel would ignore them.
-    /// modinfo lists those that were declared with a type or a description, which `module_param_call` doesn't do
-    /// (`hashsize` of nf_conntrack); such a one is seen when the module is loaded.
-    fn unknown<'a>(&'a self, now: &'a State) -> Vec<(&'a str, Option<&'a str>)> {
-        // Those the kernel itself takes, of each module (Documentation/admin-guide/kernel-parameters.txt).
-        const OF_ALL: [&str; 2] = ["dyndbg", "async_probe"];
-        let Some(declared) = &now.declared else { return Vec::new() };
-        let all = || declared.iter().chain(now.found.parameters.keys()).map(String::as_str);
-        let unknown = self.parameters.iter().filter(|(key, _)| !all().chain(OF_ALL).any(|name| same_name(name, key)));
-        unknown.map(|(key, _)| (key.as_str(), nearest(key, all()))).collect()
-    }
-
-    /// The parameters that the loaded module has otherwise, with what it has and whether that can be written.
-    fn live<'a>(&'a self, now: &'a State) -> impl Iterator<Item = (&'a str, &'a str, &'a str, bool)> {
-        self.parameters.iter().filter_map(|(key, value)| {
-            let (_, shown) = now.found.parameters.iter().find(|(name, _)| same_name(name, key))?;
-            let got = shown.value.as_deref()?;
-            (now.found.live != Live::Absent && !same(value, got)).then_some((
-                key.as_str(),
-                value.as_str(),
-                got,
-                shown.writable,
-            ))
-        })
-    }
 }
 
 impl Resource for KernelModule {
@@ -175,11 +150,10 @@ impl Resource for KernelModule {
     fn parse(spec: &Spec<'_>) -> Result<KernelModule, Error> {
         let node = spec.need("name")?;
         let name = spec.need_text("name")?;
-        let good = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !good(&name) {
+        if !parameters::is_name(&name) {
             let stem = name.rsplit('/').next().unwrap_or_default().split('.').next().unwrap_or_default();
             let error = Error::playbook(&node.span, format!("`{name}` is no name of a module"));
-            let fits = !stem.is_empty() && good(stem);
+            let fits = !stem.is_empty() && parameters::is_name(stem);
             return Err(if fits {
                 error.hint(format!("write `{stem}`"))
             } else {
@@ -187,21 +161,7 @@ impl Resource for KernelModule {
             });
         }
         let present = spec.choice("state", &["present", "absent"])? != Some("absent");
-        if let (Some(node), true) = (spec.get("params"), spec.get("params").is_some_and(|n| n.as_map().is_none())) {
-            return Err(Error::playbook(&node.span, format!("`params` takes a mapping, not {}", node.describe()))
-                .hint("write `params: {hashsize: 262144}`"));
-        }
-        let mut parameters: Vec<(String, String)> = Vec::new();
-        for (key, value) in spec.entries("params")?.unwrap_or_default() {
-            let name = text("params", key)?;
-            if !good(&name) || name.is_empty() {
-                return Err(Error::playbook(&key.span, format!("`{name}` is no name of a parameter")));
-            }
-            if parameters.iter().any(|(other, _)| same_name(other, &name)) {
-                return Err(Error::playbook(&key.span, format!("`{name}` is named twice")));
-            }
-            parameters.push((name.clone(), value_of(&name, value)?));
-        }
+        let parameters = parameters::parse(spec)?;
         if let (false, Some(node)) = (present, spec.get("params").filter(|_| !parameters.is_empty())) {
             return Err(
                 Error::playbook(&node.span, "a module that is absent has no parameters").hint("leave `params` out")
@@ -336,11 +296,7 @@ impl Resource for KernelModule {
             }
             _ => {}
         }
-        for (key, value, _, _) in self.live(now).filter(|(.., writable)| *writable) {
-            let shown = now.found.parameters.keys().find(|name| same_name(name, key)).map_or(key, String::as_str);
-            let file = format!("/sys/module/{}/parameters/{shown}", self.name);
-            steps.push(Step::Run(Script::new().set("f", &file).set("v", value).line(WRITE)));
-        }
+        steps.extend(self.writes(now));
         steps
     }
 
@@ -370,16 +326,7 @@ impl Resource for KernelModule {
         }
         // One that isn't loaded may have more than modinfo lists.
         if found.live != Live::Absent {
-            let name = &self.name;
-            let trouble = |(key, near): (&str, Option<&str>)| {
-                Trouble::new(format!("{name} has no parameter {key}")).hint(match near {
-                    Some(near) => format!("is it {near}?"),
-                    None => {
-                        format!("`ls /sys/module/{name}/parameters` and `modinfo -p {name}` list those that it has")
-                    }
-                })
-            };
-            if let Some(trouble) = Trouble::all(self.unknown(now).into_iter().map(trouble).collect()) {
+            if let Some(trouble) = Trouble::all(self.unknown_troubles(now)) {
                 return Some(Obstacle::stops(trouble));
             }
         }
@@ -404,23 +351,8 @@ impl Resource for KernelModule {
     }
 
     fn warnings(&self, now: &State) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let (name, found) = (&self.name, &now.found);
-        let shown =
-            |key: &str| found.parameters.iter().find(|(n, _)| same_name(n, key)).and_then(|(_, s)| s.value.as_ref());
-        let unknown = self.unknown(now);
-        let hidden = |key: &str| shown(key).is_none() && !unknown.iter().any(|(name, _)| *name == key);
-        for (key, _) in self.parameters.iter().filter(|(key, _)| found.live != Live::Absent && hidden(key)) {
-            warnings.push(format!(
-                "{name} doesn't show {key}, so what it has can't be told: `modinfo -p {name}` lists its parameters"
-            ));
-        }
-        for (key, near) in unknown.iter().filter(|_| found.live == Live::Absent) {
-            let meant = near.map(|near| format!(" (is it {near}?)")).unwrap_or_default();
-            warnings.push(format!(
-                "`modinfo -p {name}` doesn't list {key}{meant}: whether {name} has it shows when it is loaded"
-            ));
-        }
+        let mut warnings = self.parameter_warnings(now);
+        let name = &self.name;
         if self.options_differ(now) {
             warnings.push(format!(
                 "if the initramfs has {name}, what is written for the next boot holds only when it is built anew \
@@ -446,11 +378,4 @@ printf '%s\n' "$w"
 case $w in
   *'not permitted'*) echo "the kernel refused: a container may not load modules, nor may root under Secure Boot load unsigned ones" ;;
 esac
-exit 1"#;
-
-/// `$f`: a parameter's file; `$v`: its value. dash doesn't tell why a write failed, dd does.
-const WRITE: &str = r#"e=$(printf '%s\n' "$v" | dd of="$f" conv=notrunc 2>&1) && exit
-e=${e%%'
-'*}
-echo "$f = $v: ${e##*: }"
 exit 1"#;
