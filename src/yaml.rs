@@ -4,6 +4,8 @@
 //! that is what Ansible's inventories and playbooks were written for: `yes` is true, `0644` is octal. A scalar keeps
 //! its text as well, so that a key that wants text gets just what was written.
 
+mod syntax;
+
 use crate::error::{Error, Kind};
 use crate::source::{Source, Span};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
@@ -381,19 +383,11 @@ impl Loader<'_> {
             Some(Ok(event)) => Ok(event),
             Some(Err(e)) => {
                 let span = Span::at(self.source, e.marker().line(), e.marker().col() + 1, 1);
-                let message = match e.info() {
-                    // The parser's own limit, which flow sequences reach before ours.
-                    "recursion limit exceeded" => format!("nested deeper than {MAX_DEPTH}"),
-                    info => format!("not valid YAML: {info}"),
-                };
-                let mut error = self.error(&span, message);
-                let line = self.source.text.lines().nth(e.marker().line().saturating_sub(1)).unwrap_or_default();
-                if line.trim_start_matches(' ').starts_with('\t') {
-                    error = error.hint("YAML is indented by spaces, never by tabs");
-                } else if line.contains("{{") {
-                    error = error.hint("a value that begins with `{{` must be quoted");
+                // The parser's own limit, which flow sequences reach before ours.
+                if e.info() == "recursion limit exceeded" {
+                    return Err(self.error(&span, format!("nested deeper than {MAX_DEPTH}")));
                 }
-                Err(error)
+                Err(syntax::explained(e.info(), self.source, &span, self.kind))
             }
             None => Ok((Event::StreamEnd, saphyr_parser::Span::default())),
         }

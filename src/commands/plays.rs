@@ -73,10 +73,10 @@ pub(super) fn cast(
     }
     let inventory = match load_inventory(&args.hosts, vault) {
         Ok(inventory) if errors.is_empty() => inventory,
-        Ok(_) => return Err(Errors(errors)),
+        Ok(_) => return Err(told(errors)),
         Err(found) => {
             errors.extend(found.0);
-            return Err(Errors(errors));
+            return Err(told(errors));
         }
     };
     let known: BTreeSet<Arc<str>> = books.iter().flat_map(Playbook::tags).collect();

@@ -5,6 +5,7 @@ use crate::cli;
 use crate::error::Errors;
 use crate::report;
 use crate::transport::Defaults;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Checks inventory and playbooks, all hosts of all plays rendered.
@@ -15,7 +16,8 @@ pub fn run(args: &cli::Plays) -> Result<u8, Errors> {
     let programme = plays::load(args, false)?;
     let defaults = Arc::new(Defaults::load()?);
     let staged = plays::stage(&programme, &defaults, true, None)?;
-    let hosts: usize = staged.iter().map(|p| p.hosts.len()).sum();
+    let names = staged.iter().flat_map(|p| &p.hosts).map(|h| &h.target.host);
+    let hosts = names.collect::<HashSet<_>>().len();
     let resources: usize = staged.iter().map(|p| p.resources).sum();
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let plays = count(staged.len(), "play");

@@ -8,9 +8,11 @@ use super::vars::{self, Layer};
 use super::written::{Batch, Become, Entry, Loop, Play};
 use crate::error::{Error, Errors, Kind, suggest};
 use crate::inventory::{self, vault::Vault};
-use crate::resource::{self, AnyType, spec};
+use crate::resource::spec::{self, Env, Spec};
+use crate::resource::{self, AnyType, Predicate};
 use crate::source::{self, Source, Span};
 use crate::yaml::{self, Node};
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
@@ -56,6 +58,44 @@ impl Playbook {
     /// All tags that its resources have.
     pub fn tags(&self) -> BTreeSet<Arc<str>> {
         self.plays.iter().flat_map(|p| &p.resources).flat_map(|r| r.tags.iter().cloned()).collect()
+    }
+}
+
+/// What is wrong in the values of an entry that is the same for all hosts, as far as it can be known without one.
+fn wrong_value(entry: &Entry) -> Option<Error> {
+    let sound = entry.fixed && entry.when.is_empty() && spec::check("", &entry.body, entry.kind.keys()).is_empty();
+    let env = Hostless(Cell::new(false));
+    let title = entry.title.as_ref().and_then(Node::text);
+    let spec = Spec { node: &entry.body, env: &env, title, handler: entry.handler, image: false };
+    let error = sound.then(|| entry.kind.parse(&spec).err())?;
+    error.filter(|_| !env.0.get())
+}
+
+/// No host: whether something was asked of one.
+struct Hostless(Cell<bool>);
+
+impl Hostless {
+    fn ask<T>(&self, node: &Node) -> Result<T, Error> {
+        self.0.set(true);
+        Err(Error::playbook(&node.span, "this needs a host"))
+    }
+}
+
+impl Env for Hostless {
+    fn file(&self, src: &Node) -> Result<Vec<u8>, Error> {
+        self.ask(src)
+    }
+
+    fn template(&self, src: &Node) -> Result<String, Error> {
+        self.ask(src)
+    }
+
+    fn holds(&self, expression: &Node) -> Result<bool, Error> {
+        self.ask(expression)
+    }
+
+    fn predicate(&self, expression: &Node) -> Result<Predicate, Error> {
+        template::predicate(expression)
     }
 }
 
@@ -129,10 +169,13 @@ impl<'l> Loader<'l> {
                 self.hinted(&node.span, message, "begin each play with `- `, as in `- hosts: all`");
             }
         }
-        match self.errors.is_empty() {
-            true => Ok(Playbook { path: path.to_owned(), plays }),
-            false => Err(Errors(std::mem::take(&mut self.errors))),
+        if self.errors.is_empty() {
+            return Ok(Playbook { path: path.to_owned(), plays });
         }
+        // What would be found next, when it is rendered: all that is wrong is told at once.
+        let entries = plays.iter().flat_map(|play| play.resources.iter().chain(&play.handlers));
+        self.errors.extend(entries.filter_map(wrong_value));
+        Err(Errors(std::mem::take(&mut self.errors)))
     }
 
     /// Reads a file of YAML; an empty one has no node.

@@ -50,6 +50,40 @@ fn an_inventory_ends_in_a_newline() {
 }
 
 #[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let site = site();
+    let all = "- hosts: all\n  resources: [{assert: {that: 'true'}}]\n";
+    std::fs::write(site.path().join("site.yaml"), format!("{all}{all}")).unwrap();
+    let (code, out, err) = netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml"]);
+    assert_eq!((code, out.as_str()), (0, "valid: 2 plays, 2 resources, 3 hosts rendered\n"), "{err}");
+    let wrong = "- hosts: all
+  resources:
+    - mtu: {interface: eth0, mtu: x}
+    - mtu: {interfce: eth0, mtu: 9000}
+    - sysctl: {name: a.b}
+    - service: {name: x, state: strted}
+    - service: {name: x, state: strted}
+      when: false
+    - copy: {src: nowhere, dest: relative}
+    - mtoo: {}
+    - kernel_module: {name: 'a/b!'}
+";
+    std::fs::write(site.path().join("site.yaml"), wrong).unwrap();
+    for command in ["validate", "apply"] {
+        let (code, out, err) = netplay(site.path(), &[command, "-i", "hosts.yaml", "site.yaml"]);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        for line in [3, 4, 5, 6, 9, 10, 11] {
+            assert!(err.contains(&format!("--> site.yaml:{line}:")), "{line}\n{err}");
+        }
+        assert_eq!(err.matches("error: ").count(), 8, "{err}");
+    }
+    let many = format!("- hosts: all\n  resources:\n{}", "  - mtoo: {}\n".repeat(50));
+    std::fs::write(site.path().join("site.yaml"), many).unwrap();
+    let (_, _, err) = netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml"]);
+    assert!(err.ends_with("error: and 30 more errors\n"), "{err}");
+}
+
+#[test]
 fn a_limit_that_leaves_a_play_without_hosts_is_told() {
     let site = site();
     let limited =

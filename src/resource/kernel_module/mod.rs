@@ -9,7 +9,7 @@ mod parameters;
 mod probe;
 mod value;
 
-use self::boot::{Line, same_name};
+use self::boot::Line;
 use self::probe::{Declared, Live, Modules};
 use self::value::same;
 use super::keyfile::Edit;
