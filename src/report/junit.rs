@@ -2,8 +2,8 @@
 //! host itself. `docs/output.md` tells what becomes what.
 //!
 //! There is no standard. Written is what the readers of GitLab (`lib/gitlab/ci/parsers/test/junit.rb`) and Jenkins
-//! (`org.jenkinsci.plugins.xunit`, `junit-10.xsd`) have in common: GitLab takes a case's suite from `classname` and
-//! shows an element's text, not its `message`, so that the text has all of it. The counts stand in the suites only:
+//! (`org.jenkinsci.plugins.xunit`, `junit-10.xsd`) have in common, which `tests/junit_rules.rs` has as rules: GitLab takes
+//! a case's suite from `classname` and shows an element's text, not its `message`, so that the text has all of it. The counts stand in the suites only:
 //! those of all would have to be known before the first is written.
 
 use super::outcome::{changes, outcome};
@@ -145,6 +145,7 @@ fn of_command(e: &CommandOutput) -> Case {
 impl Case {
     fn write(&self, out: &mut String, class: &str) {
         let failed = |out: &mut String, element: &str, kind: &str, message: &str, body: &str| {
+            let body = if body.trim().is_empty() { "failed" } else { body };
             let (message, body) = (attribute(message), text(body));
             let _ = writeln!(out, "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>");
         };
@@ -158,7 +159,9 @@ impl Case {
         match &self.verdict {
             Verdict::Passed => {}
             Verdict::Skipped(why) => {
-                let _ = writeln!(out, "      <skipped message=\"{}\"/>", attribute(why));
+                // GitLab takes an element without a text for the mapping of its attributes.
+                let why = if why.is_empty() { "skipped" } else { why };
+                let _ = writeln!(out, "      <skipped message=\"{}\">{}</skipped>", attribute(why), text(why));
             }
             Verdict::Failure(kind, message, body) => failed(out, "failure", kind, message, body),
             Verdict::Error(kind, message, body) => failed(out, "error", kind, message, body),

@@ -1,6 +1,7 @@
 //! Sequences of events and what is written of them, to the letter.
 
 mod documents;
+mod junit_rules;
 mod run;
 mod targets;
 

@@ -1,5 +1,6 @@
 //! The program as it is called: what it prints, where, and its exit code.
 
+use crate::junit_rules::read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -331,8 +332,9 @@ fn documents_of_a_run_can_be_read() {
     assert_eq!(document["totals"]["hosts"]["failed"], 2);
     assert_eq!(document["plays"][0]["hosts"].as_array().unwrap().len(), 2);
     let xml = std::fs::read_to_string(site.path().join("report.xml")).unwrap();
-    let report = roxmltree::Document::parse(&xml).unwrap();
-    assert_eq!(report.descendants().filter(|node| node.has_tag_name("failure")).count(), 2);
+    let failed =
+        read(&xml).values().flat_map(|cases| cases.values()).filter(|(verdict, _)| verdict == "failure").count();
+    assert_eq!(failed, 2);
     for format in ["json=/dev/full", "junit=/dev/full"] {
         let (code, _, err) = netplay(
             site.path(),
@@ -402,4 +404,59 @@ fn a_template_without_an_end_ends_the_command() {
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.starts_with("error: this template isn't done after 10 seconds\n  --> site.yaml:3:11\n"), "{err}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+/// A real run with all sorts of outcomes, read as Jenkins and GitLab read it.
+#[test]
+fn a_report_keeps_to_what_its_readers_ask() {
+    let site = site();
+    let here = site.path().display();
+    // The host h1 of this inventory has the secret.
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/vault");
+    std::fs::copy(case.join("sealed/values/values.yaml"), site.path().join("sealed.yaml")).unwrap();
+    let odd = r"printf '\\033[1mbold\\001 <&>]]> %s\\nsecond\\n' {{ hostvars.h1.direct }}; exit 3";
+    let play = format!(
+        "- hosts: a:b
+  on_error: continue
+  resources:
+    - {{name: odd, command: {{cmd: \"{odd}\", unless: 'false'}}, no_log: false}}
+    - {{name: after, command: {{cmd: 'true', unless: 'false'}}, after: odd}}
+    - {{command: {{cmd: 'exit 4', unless: 'false'}}, ignore_errors: true}}
+    - {{copy: {{dest: '{here}/{{{{ inventory_hostname }}}}', content: \"a\\n\"}}, notify: told}}
+    - {{file: {{path: '{here}/never', state: absent}}, when: inventory_hostname == 'a1'}}
+    - {{name: \"<title> & \\\"quote\\\"\", assert: {{that: 'true'}}}}
+    - {{name: hidden, command: {{cmd: 'echo {{{{ hostvars.h1.direct }}}}; exit 5', unless: 'false'}}, no_log: true}}
+  handlers:
+    - {{name: told, command: {{cmd: 'true'}}}}
+- hosts: b
+  resources: [{{assert: {{that: 'false', msg: \"line 1\\nline 2\"}}}}]
+"
+    );
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    for more in [&["--diff"][..], &["--check"]] {
+        let all = ["apply", "-i", "hosts.yaml", "-i", "sealed.yaml", "site.yaml", "--output", "junit=report.xml"];
+        let password = case.join("password");
+        let password = ("ANSIBLE_VAULT_PASSWORD_FILE", password.to_str().unwrap());
+        let (code, _, err) = netplay_with(site.path(), &[&all[..], more].concat(), Some(password));
+        assert_eq!(code, 2, "{err}");
+        let xml = std::fs::read_to_string(site.path().join("report.xml")).unwrap();
+        let suites = read(&xml);
+        assert!(suites.len() >= 3, "{xml}");
+        if more == ["--check"] {
+            continue;
+        }
+        assert_eq!(suites.len(), 4, "{xml}");
+        let a1 = &suites["hosts: a:b.a1"];
+        let verdicts: Vec<&str> = a1.values().map(|(verdict, _)| verdict.as_str()).collect();
+        for (verdict, count) in [("failure", 2), ("skipped", 2)] {
+            assert_eq!(verdicts.iter().filter(|v| **v == verdict).count(), count, "{verdict} {a1:#?}");
+        }
+        assert!(!xml.contains("hunter2-hunter2"), "{xml}");
+        let text = |part: &str| {
+            &a1.iter().find(|(name, _)| name.contains(part)).unwrap_or_else(|| panic!("{part} {a1:#?}")).1.1
+        };
+        assert!(text("odd").starts_with("exit code 3: \\x1b[1mbold\\x01 <&>]]> (secret)\nsecond\n"), "{}", text("odd"));
+        assert!(a1.values().any(|(_, text)| text.starts_with("failed, ignored: exit code 4")), "{a1:#?}");
+        assert!(text("hidden").starts_with("the reason is hidden by no_log"), "{}", text("hidden"));
+    }
 }

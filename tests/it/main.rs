@@ -8,4 +8,6 @@ mod command_line;
 mod content;
 mod docs;
 mod fuzz;
+#[path = "../../src/report/tests/junit_rules.rs"]
+mod junit_rules;
 mod vault;
