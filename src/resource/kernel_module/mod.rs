@@ -325,10 +325,10 @@ impl Resource for KernelModule {
             return Some(Obstacle::stops(Trouble::new(message)));
         }
         // One that isn't loaded may have more than modinfo lists.
-        if found.live != Live::Absent {
-            if let Some(trouble) = Trouble::all(self.unknown_troubles(now)) {
-                return Some(Obstacle::stops(trouble));
-            }
+        if found.live != Live::Absent
+            && let Some(trouble) = Trouble::all(self.unknown_troubles(now))
+        {
+            return Some(Obstacle::stops(trouble));
         }
         let mut troubles = self.loses(now);
         if !self.present && found.live == Live::Loaded && found.in_use() {
