@@ -4,7 +4,7 @@ mod settings;
 
 use crate::commands;
 use crate::error::{Error, Errors};
-use crate::playbook::{STACK, endless};
+use crate::playbook::endless;
 use crate::report::{ColorChoice, Output, Verbosity, errors, print};
 use crate::secret::Secrets;
 use crate::transport::{HostKeyChecking, askpass};
@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+
+/// The stack of the thread that carries out a command, in bytes: what Linux gives a main thread.
+const COMMAND_STACK: usize = 8 << 20;
 
 /// Declarative, agentless configuration of the network of AI and HPC clusters.
 #[derive(Debug, Parser)]
@@ -381,7 +384,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let (done, result) = mpsc::channel();
     let command = move || done.send(run(&cli.command, &argv));
-    if let Err(e) = std::thread::Builder::new().name("command".into()).stack_size(STACK).spawn(command) {
+    if let Err(e) = std::thread::Builder::new().name("command".into()).stack_size(COMMAND_STACK).spawn(command) {
         return failed(&Error::usage(format!("can't start a thread: {e}")).into(), 1);
     }
     // A template that has no end can only be ended with the process, whatever other threads do.

@@ -12,6 +12,7 @@ PACKAGES = """
     util-linux e2fsprogs iproute2 iptables nftables ethtool iputils-ping iperf3 irqbalance
     network-manager netplan.io ifupdown firewalld ufw
     slurmctld slurmd slurm-client munge
+    cloud-init
 """.split()
 # What other than networkd can configure interfaces, and firewalls, are there and off: a test switches on what it is
 # about.
@@ -22,7 +23,7 @@ OFF = ["multi-user.target.wants/NetworkManager.service", "multi-user.target.want
 WITHOUT_DOCUMENTATION = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("man", "doc", "locale")]
 STAMP = f"{ROOTFS}.stamp"
 # Changed whenever the way the file system is made changes, so that a cached one is built again.
-ROOTFS_VERSION = 3
+ROOTFS_VERSION = 4
 
 PASSWORD = "correct horse"
 ANY, WITH_PASSWORD = "(ALL:ALL) NOPASSWD: ALL", "(ALL:ALL) ALL"
@@ -179,6 +180,8 @@ def layer(hosts, with_slurm):
     for program, file in ((CARD, "card.py"), (QOS, "qos.py"), (RESTART, "restart.sh"), (KUBECTL, "kubectl.py")):
         put(f"{LAYER}{program}", read(f"{os.path.dirname(os.path.realpath(__file__))}/{file}"), 0o755)
     put(f"{LAYER}{SHUTDOWN_PATH}", SHUTDOWN, 0o755)
+    # Its generator leaves the boot alone where this is.
+    put(f"{LAYER}/etc/cloud/cloud-init.disabled", "")
     put(f"{LAYER}/etc/ssh/sshd_config.d/lab.conf", SSHD_CONFIG)
     put(f"{LAYER}/etc/default/ssh", "SSHD_OPTS='-E /var/log/sshd.log'\n")
     os.makedirs(f"{LAYER}/etc/sysconfig/network-scripts")

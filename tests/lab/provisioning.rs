@@ -119,24 +119,39 @@ fn a_container_build_and_installers_make_what_boots_as_wanted() {
     boots_as_wanted(&hosts);
 }
 
+/// What a machine of the lab has by itself, cloud-init isn't to set anew: its network, name, keys, and language.
+const CLOUD: &str =
+    "{network: {config: disabled}, preserve_hostname: true, ssh_deletekeys: false, disable_root: false, locale: false}";
+
 #[test]
-fn a_first_boot_does_all_of_it() {
+fn a_first_boot_by_cloud_init_does_all_of_it() {
     let hosts = Hosts::take(Kind::Sysd, 1);
     let host = hosts.first();
     prepare(host);
-    let text = block("cloud-init");
-    assert!(text.starts_with("#cloud-config\n"));
-    let config = yaml::load_one(&Source::new("cloud-init", text.as_str()), ErrorKind::Usage).unwrap().unwrap();
-    for file in config.get("write_files").and_then(Node::as_seq).unwrap() {
-        let value = |key: &str| file.get(key).and_then(Node::text).unwrap();
-        let path = value("path");
-        host.sh(&format!("mkdir -p $(dirname {path}); cat >{path} <<'E'\n{}E\n", value("content")));
-    }
-    for command in config.get("runcmd").and_then(Node::as_seq).unwrap() {
-        let words: Vec<&str> = command.as_seq().unwrap().iter().filter_map(Node::text).collect();
-        host.sh(&format!("{} 2>&1", shlex::try_join(words).unwrap()));
-    }
+    let seed = "/var/lib/cloud/seed/nocloud";
+    let data = block("cloud-init");
+    host.sh(&format!(
+        "mkdir -p {seed}; echo 'instance-id: first' >{seed}/meta-data; cat >{seed}/user-data <<'E'\n{data}\nE
+        echo '{CLOUD}' >/etc/cloud/cloud.cfg.d/99-lab.cfg; rm /etc/cloud/cloud-init.disabled"
+    ));
+    host.reboot();
+    let status =
+        host.sh("timeout 120 cloud-init status --wait --long || true; tail -n 40 /var/log/cloud-init-output.log");
+    assert!(status.contains("status: done"), "{status}");
+    assert!(status.contains("1 host: 1 changed"), "{status}");
     assert_eq!(host.sh("cat /proc/sys/net/core/rmem_max /sys/class/net/eth1/mtu"), "134217728\n9000\n");
+    let config = yaml::load_one(&Source::new("cloud-init", data.as_str()), ErrorKind::Usage).unwrap().unwrap();
+    let file = &config.get("write_files").and_then(Node::as_seq).unwrap()[0];
+    let site = file.get("content").and_then(Node::text).unwrap().replace("hosts: localhost", "hosts: all");
+    let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "site.yaml", "--output", "ndjson"]);
+    let told = Told::by(&netplay.file("site.yaml", &site), 0);
+    assert_eq!((told.count("changed"), told.count("ok")), (0, 2), "{}", told.run.stdout);
+    // What fails is an error of cloud-init.
+    host.sh(&format!("sed -i s/9000/999999/ {seed}/user-data; cloud-init clean --logs"));
+    host.reboot();
+    let status = host.sh("timeout 120 cloud-init status --wait --long || true; cat /var/log/cloud-init-output.log");
+    assert!(status.contains("status: error"), "{status}");
+    assert!(status.contains("999999"), "{status}");
 }
 
 #[test]
