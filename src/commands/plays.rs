@@ -11,7 +11,7 @@ use crate::facts;
 use crate::graph;
 use crate::inventory::vault::Vault;
 use crate::inventory::{HostId, argument};
-use crate::plan::{Policy, Rung};
+use crate::plan::{Confirming, Policy, Rung};
 use crate::playbook::{
     Become, Context, Drain, HostPlay, HostReboot, Play, Playbook, Reboot, Settings, Tags, Variables,
 };
@@ -275,7 +275,10 @@ pub(super) fn stage(
         let policy = Policy {
             check,
             stop_on_error: cast.play.stop_on_error,
-            risk_accepted: cast.play.confirm_none,
+            confirm: match &cast.play.confirm {
+                None => Confirming::Never,
+                Some(confirm) => Confirming::Within { timeout: confirm.timeout, all: confirm.all },
+            },
             boots: reboots.then_some(rung),
         };
         let become_ = parts.first().map(|part| part.play.become_.clone()).unwrap_or_default();
@@ -329,6 +332,7 @@ pub(super) fn stage(
         };
         plays.push(run::Play {
             reboot,
+            confirm: cast.play.confirm.as_ref().and_then(|confirm| confirm.command.clone()),
             name: cast.play.name.clone(),
             hosts,
             serial: cast.settings.serial.clone(),

@@ -109,6 +109,7 @@ pub(super) fn ask(
             policy: Policy::default(),
             events: send,
             patient: false,
+            confirm: None,
         };
         let (mut told, answers) = visit.ask(inquiry, keywords);
         let host: Arc<str> = place.target.host.as_str().into();

@@ -3,7 +3,7 @@
 //! A shell reads a script as it comes, so nothing of it may run before all of it has arrived: the whole batch is one
 //! `{ …; exit 0; }` with nothing behind it. Cut anywhere, it is a syntax error and does nothing.
 
-use crate::plan::{Owed, Piece, Work};
+use crate::plan::{Guard, Owed, Piece, Work};
 use crate::resource::{Fragment, Put, Step};
 use crate::shell::{LED, REPLACE, Script, print_bytes, quote};
 use std::fmt::Write as _;
@@ -49,6 +49,8 @@ pub struct Batch<'a> {
     pub folders: Folders,
     /// Steps to run before the probe.
     pub change: Option<Change<'a>>,
+    /// What was armed before is waited for, for so many seconds; and what is done with it.
+    pub found: Option<(u32, Verb)>,
     /// Whether it first waits until no change is under way on the host.
     pub calm: bool,
     /// Whether netplay's own state is read.
@@ -67,6 +69,19 @@ pub struct Change<'a> {
     pub generation: Option<u64>,
     /// Who changes, for others that wait: `run 7f3a of root@head1`.
     pub holder: &'a str,
+    /// How the steps are taken back unless a new connection confirms them.
+    pub guard: Option<&'a Guard>,
+}
+
+/// What is done with what was armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Nothing.
+    Look,
+    /// It stays: it is disarmed.
+    Keep,
+    /// It is taken back at once.
+    Undo,
 }
 
 const PROLOGUE: &str = "\
@@ -94,25 +109,24 @@ impl Batch<'_> {
         out.push_str("{\n");
         out.push_str(PROLOGUE);
         let _ = writeln!(out, "N={} RUN={} L={} R={}", self.nonce, quote(self.run), quote(state), quote(run));
+        let guarded = self.change.is_some_and(|c| c.guard.is_some());
         let steps = self.change.is_some() || self.fragments.iter().any(|f| f.user.is_some());
         if self.change.is_some() {
             out.push_str(LED);
             out.push_str(REPLACE);
         }
-        for (name, text) in &*FUNCTIONS {
-            let needed = match *name {
-                "step" | "run" | "ready" | "frame" => steps,
-                "put" | "lock" | "nolock" | "count" | "changed" => self.change.is_some(),
-                "parts" => self.change.is_some_and(|c| c.pieces.iter().any(|p| matches!(p.work, Work::Joint(..)))),
-                "calm" => self.calm,
-                "queue" => self.calm || self.change.is_some(),
-                "state" => self.state,
-                _ => true,
-            };
-            if needed {
-                out.push_str(text);
-            }
-        }
+        self.functions(&mut out, |name| match name {
+            "step" | "run" | "ready" | "frame" => steps,
+            "put" | "lock" | "nolock" | "changed" => self.change.is_some(),
+            "count" => self.change.is_some() || self.found.is_some(),
+            "parts" => self.joins(),
+            "calm" => self.calm,
+            "queue" => self.calm || self.change.is_some(),
+            "state" | "standing" => self.state,
+            "arm" | "unarmed" => guarded,
+            "found" => self.found.is_some(),
+            _ => true,
+        });
         out.push_str("printf '\\n%s begin\\n' \"$N\" >&3\n");
         if self.calm {
             let _ = writeln!(out, "calm {LOCK_SECONDS}");
@@ -121,12 +135,25 @@ impl Batch<'_> {
             if let Some(generation) = change.generation {
                 let _ = writeln!(out, "lock {generation} {} {LOCK_SECONDS}", quote(change.holder));
             }
-            for piece in change.pieces {
-                self.piece(&mut out, piece);
+            match change.guard {
+                Some(guard) => self.arm(&mut out, change, guard),
+                None => {
+                    for piece in change.pieces {
+                        self.piece(&mut out, piece);
+                    }
+                    if change.generation.is_some() {
+                        out.push_str("changed\n");
+                    }
+                }
             }
-            if change.generation.is_some() {
-                out.push_str("changed\n");
-            }
+        }
+        if let Some((seconds, verb)) = self.found {
+            let verb = match verb {
+                Verb::Look => "look",
+                Verb::Keep => "keep",
+                Verb::Undo => "undo",
+            };
+            let _ = writeln!(out, "found {seconds} {verb}");
         }
         if self.state {
             let _ = writeln!(out, "probe {STATE} state");
@@ -141,6 +168,58 @@ impl Batch<'_> {
         }
         out.push_str("printf '\\n%s end\\n' \"$N\" >&3; exit 0\n}\n");
         out
+    }
+
+    fn functions(&self, out: &mut String, needed: impl Fn(&str) -> bool) {
+        for (_, text) in FUNCTIONS.iter().filter(|(name, _)| needed(name)) {
+            out.push_str(text);
+        }
+    }
+
+    fn joins(&self) -> bool {
+        self.change.is_some_and(|c| c.pieces.iter().any(|p| matches!(p.work, Work::Joint(..))))
+    }
+
+    /// Has the steps done by a process of its own, with the way back stored.
+    fn arm(&self, out: &mut String, change: &Change<'_>, guard: &Guard) {
+        let Folders { state, run } = &self.folders;
+        let places = format!("N={} RUN={} L={} R={}\n", self.nonce, quote(self.run), quote(state), quote(run));
+        let mut steps = format!(
+            "{{\n{PROLOGUE}{places}[ -e \"$L/armed/back\" ] || exit\nexec >\"$R/spool\" 2>/dev/null </dev/null\n"
+        );
+        steps.push_str(LED);
+        steps.push_str(REPLACE);
+        self.functions(&mut steps, |name| match name {
+            "" | "lim" | "limited" | "step" | "run" | "ready" | "frame" | "put" => true,
+            "parts" => self.joins(),
+            _ => false,
+        });
+        // What was stopped half-way by its deadline isn't left so.
+        steps.push_str("over() { : >\"$R/ended\"; exec 3>&-; exec /bin/sh \"$L/armed/back\" timer; }\n");
+        for piece in change.pieces {
+            self.piece(&mut steps, piece);
+            steps.push_str("case ${r-} in 124 | 137) over ;; esac\n");
+        }
+        let _ = write!(
+            steps,
+            ": >\"$R/ended\"; i=0\nwhile [ -e \"$L/armed/back\" ] && [ ! -e \"$R/now\" ] && [ $i -lt {} ]; do sleep 1; i=$((i + 1)); done\n\
+             exec 3>&-; exec /bin/sh \"$L/armed/back\" timer\n}}\n",
+            guard.timeout
+        );
+        let mut back = format!("{PROLOGUE}{places}steps() {{\n:\n");
+        for script in guard.undo.iter().flat_map(|undo| &undo.steps) {
+            let _ = writeln!(back, "one {}", quote(script.as_str()));
+        }
+        back.push_str("}\n");
+        back.push_str(include_str!("guard/back.sh"));
+        let seconds: u32 = change.pieces.iter().map(|p| p.seconds).sum();
+        let unit = include_str!("guard/netplay-back.service").replace("/var/lib/netplay", state);
+        let _ = write!(out, "arm {} {seconds} {} {} {}", guard.timeout, quote(&unit), quote(&steps), quote(&back));
+        let _ = write!(out, " {}", quote(&format!("{} {}", self.run, change.holder)));
+        for file in &guard.files {
+            let _ = write!(out, " {}", quote(file));
+        }
+        out.push('\n');
     }
 
     fn piece(&self, out: &mut String, piece: &Piece) {
@@ -223,4 +302,4 @@ fn file_name(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -140,6 +140,8 @@ lock() {
   e=$( ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>&1 ) && exec 9>>"$R/lock" || nolock "$e"
   # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
   flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
+  # What waits for its confirmation belongs to a run that goes on.
+  if [ -e "$L/armed/back" ]; then h=; IFS= read -r h <"$L/armed/about"; printf '\n%s locked %s\n' "$N" "${h#* }" >&3; exit 75; fi
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
@@ -165,12 +167,90 @@ calm() {
   exec 9>&-
 }
 
+# Stores the way back of what may cut the session off, and has the steps done by a process of its own, which takes that way
+# unless somebody disarms it in time. A host that boots meanwhile takes it before its network is up. What is stored is synced.
+#   arm TIMEOUT SECONDS UNIT GUARD BACK ABOUT FILE...
+arm() {
+  a=$L/armed t=$1 s=$2 u=$3 q=$4 b=$5 h=$6; shift 6
+  w=$( ( umask 077
+    mkdir -p "$L" && chmod 700 "$L" && rm -rf -- "$a" "$a.new" && mkdir "$a.new" || exit 1
+    i=0
+    for f; do
+      i=$((i + 1)); p=$(readlink -f -- "$f") && [ -n "$p" ] || p=$f
+      printf '%s\n' "$p" >"$a.new/$i.path" && { [ ! -e "$p" ] || cp -a -- "$p" "$a.new/$i"; } || exit 1
+    done
+    printf '%s' "$q" | dd of="$a.new/guard" 2>&1 && printf '%s' "$b" | dd of="$a.new/back" 2>&1 &&
+      printf '%s\n' "$h" | dd of="$a.new/about" 2>&1 || exit 1
+    [ "$(cat "$a.new/guard" "$a.new/back" | wc -c)" -eq $((${#q} + ${#b})) ] || exit 1
+    for f in "$a.new/"*; do dd if=/dev/null of="$f" conv=notrunc,fsync 2>&1 || exit 1; done
+    if [ -d /run/systemd/system ]; then
+      d=/etc/systemd/system
+      mkdir -p "$d/sysinit.target.wants" && printf '%s' "$u" | dd conv=fsync of="$d/netplay-back.service" 2>&1 &&
+        ln -sf ../netplay-back.service "$d/sysinit.target.wants/" || exit 1
+    fi
+    mv -- "$a.new" "$a" && rm -f -- "$R/ended" "$R/spool" "$R/now" ) 2>&1 ) || unarmed "$w"
+  if [ -d /run/systemd/system ]; then
+    systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null; systemctl reset-failed netplay-guard.service netplay-late.service 2>/dev/null
+    w=$( { systemd-run --quiet --collect --unit=netplay-late --on-active=$((s + t + 10)) /bin/sh "$a/back" late &&
+      systemd-run --quiet --collect --unit=netplay-guard --property=KillMode=process /bin/sh "$a/guard"; } 2>&1 ) ||
+      case $(systemctl is-active netplay-guard.service 2>/dev/null) in inactive | failed) unarmed "$w" ;; esac
+  else
+    command -v setsid >/dev/null && k=setsid || k=
+    $k /bin/sh "$a/guard" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+  fi
+  i=0; while [ ! -e "$R/ended" ] && [ $((i += 1)) -le 20 ]; do sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done
+}
+
+# Nothing was changed: the way back couldn't be stored, or nothing would take it.
+#   unarmed WHY
+unarmed() {
+  rm -rf -- "$L/armed.new" "$L/armed"; count $((g + 2))
+  printf '\n%s unarmed %s\n' "$N" "$(printf '%s' "$1" | grep -v ' records \(in\|out\)$' | head -n 1)" >&3; exit 75
+}
+
+# Waits for the steps that were armed, tells what they gave, and disarms them if that is asked (`keep`), or has the way back
+# taken at once (`undo`). Disarming and taking it are one renaming each of one file: exactly one of them comes to be.
+#   found SECONDS VERB
+found() {
+  a=$L/armed i=0
+  [ -f "$a/about" ] && IFS= read -r x <"$a/about"; case ${x-} in "$RUN "*) ;; *) return ;; esac
+  [ "$2" != undo ] || : >"$R/now"
+  while { [ -e "$a/back" ] && { [ ! -e "$R/ended" ] || [ "$2" = undo ]; } || [ -e "$a/undoing" ]; } && [ $((i += 1)) -le $(($1 * 10)) ]; do
+    sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }
+  done
+  [ ! -e "$R/spool" ] || cat -- "$R/spool" >&3
+  [ "$2" = keep ] && [ -e "$R/ended" ] && mv -- "$a/back" "$a/kept" 2>/dev/null || return 0
+  if [ -d /run/systemd/system ]; then
+    systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null
+    rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
+  fi
+  rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=1
+  g=0; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
+  [ $((g % 2)) = 0 ] || count $((g + 1))
+}
+
+# What stands of what was armed: whose it is, and whether it waits, is being undone, was undone, or was kept.
+standing() {
+  a=$L/armed
+  if [ "${disarmed-}" = 1 ]; then printf 'armed\nkept %s\nend of armed\n' "$RUN"; return; fi
+  [ -f "$a/about" ] || return 0
+  echo armed
+  s=kept
+  [ ! -e "$a/undone" ] || { s=undone; [ ! -e "$a/failed" ] || s=failed; }
+  [ ! -e "$a/undoing" ] || s=undoing
+  [ ! -e "$a/back" ] || { s=running; [ ! -e "$R/ended" ] || s=ended; }
+  printf '%s %s\n' "$s" "$(head -n 1 "$a/about")"
+  [ ! -f "$a/log" ] || head -c 4096 "$a/log"
+  printf '\nend of armed\n'
+}
+
 # What netplay keeps on the host, as far as this user may read it.
 state() {
   [ "$(id -u)" = 0 ] || return 0
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   printf 'root %s\n' "$g"
+  standing
   [ ! -f "$L/reboot" ] || { echo note; head -c 65536 "$L/reboot"; printf '\nend of note\n'; }
   for f in "$L/owed/"*; do
     [ -f "$f" ] || continue

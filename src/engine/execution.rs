@@ -1,7 +1,8 @@
 //! One execution of a visit: composed, sent, and read as it comes.
 
-use super::batch::{Batch, Change, LOCK_SECONDS};
+use super::batch::{Batch, Change, LOCK_SECONDS, Verb};
 use super::boot::Note;
+use super::guard::Standing;
 use super::host::{Going, Stop};
 use super::reader::{Ending, Reader};
 use crate::event::{Event, Problem};
@@ -9,6 +10,7 @@ use crate::plan::{Owed, Ran, STEP_SECONDS, Segment, Who, Work};
 use crate::resource::{Answers, Inquiry};
 use crate::transport::{Deadline, Failure, FailureKind, Identity, never_began, sudo};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an execution is for.
@@ -17,6 +19,17 @@ pub(super) struct Errand<'e> {
     pub(super) segment: Option<&'e Segment>,
     pub(super) calm: bool,
     pub(super) inquiry: &'e Inquiry,
+    /// What was armed before is looked at, for so many seconds.
+    pub(super) found: Option<(u32, Verb)>,
+    /// The nonce of the frames, where several executions have to share it.
+    pub(super) nonce: Option<&'e Arc<str>>,
+}
+
+impl<'e> Errand<'e> {
+    /// One that only asks.
+    pub(super) fn of(who: &'e Who, inquiry: &'e Inquiry) -> Errand<'e> {
+        Errand { who, segment: None, calm: false, inquiry, found: None, nonce: None }
+    }
 }
 
 /// What came of one.
@@ -26,6 +39,8 @@ pub(super) struct Report {
     pub(super) ending: Ending,
     pub(super) failure: Option<Failure>,
     pub(super) owed: Vec<Owed>,
+    /// What stands of what was armed.
+    pub(super) standing: Option<Standing>,
 }
 
 impl Going<'_> {
@@ -33,7 +48,7 @@ impl Going<'_> {
     pub(super) fn read(&mut self, who: &Who, inquiry: &Inquiry) -> Result<Report, Stop> {
         let mut calm = false;
         loop {
-            let report = self.execute(&Errand { who, segment: None, calm, inquiry })?;
+            let report = self.execute(&Errand { calm, ..Errand::of(who, inquiry) })?;
             match (&report.ending, &report.failure) {
                 (Ending::Complete, _) => return Ok(report),
                 (_, Some(failure)) if failure.kind == FailureKind::Lost && !self.reconnected => {
@@ -56,13 +71,22 @@ impl Going<'_> {
             Who::Login => login == "root",
             Who::User(user) => &**user == "root",
         };
-        let nonce = nonce().map_err(Stop::Broken)?;
+        let nonce = match errand.nonce {
+            Some(nonce) => nonce.clone(),
+            None => nonce().map_err(Stop::Broken)?,
+        };
         let generation = self.kept.generation.get(errand.who).copied();
         let batch = Batch {
             nonce: &nonce,
             run: &shared.run,
             folders: shared.folders.clone(),
-            change: errand.segment.map(|s| Change { pieces: &s.pieces, generation, holder: &shared.holder }),
+            change: errand.segment.map(|s| Change {
+                pieces: &s.pieces,
+                generation,
+                holder: &shared.holder,
+                guard: s.guard.as_ref(),
+            }),
+            found: errand.found,
             calm: errand.calm && root,
             state: root,
             fragments: errand.inquiry.fragments(),
@@ -130,7 +154,8 @@ impl Going<'_> {
         }
         let complete = *reader.ending() == Ending::Complete;
         let answers = complete.then(|| errand.inquiry.answers(reader.outputs(errand.inquiry.fragments())));
-        Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed })
+        let standing = reader.state().and_then(|state| standing(&state));
+        Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed, standing })
     }
 
     /// When an execution must have ended, beyond all deadlines on the host; and how long that is.
@@ -163,6 +188,9 @@ impl Going<'_> {
             *value = generation;
         }
         let mut lines = lines.peekable();
+        if lines.next_if(|l| *l == "armed").is_some() {
+            lines.by_ref().find(|l| *l == "end of armed");
+        }
         self.kept.note = None;
         if lines.next_if(|l| *l == "note").is_some() {
             let noted: Vec<&str> = lines.by_ref().take_while(|l| *l != "end of note").collect();
@@ -198,6 +226,11 @@ pub(super) fn ended(ending: &Ending) -> Problem {
             format!("the run was interrupted while it waited for {holder}, and nothing was changed"),
             None,
         ),
+        Ending::Unarmed(why) => (
+            "risk",
+            format!("the way back of what could cut off the session can't be stored on the host: {why}"),
+            Some("nothing was changed; make room there, or see why, and run it again"),
+        ),
         Ending::Unlockable(why) => (
             "lock",
             format!("nothing was changed, since no lock can be taken: {why}"),
@@ -208,13 +241,22 @@ pub(super) fn ended(ending: &Ending) -> Problem {
     Problem { kind, message, hint: hint.map(str::to_owned) }
 }
 
+/// What the state tells of what was armed.
+fn standing(state: &str) -> Option<Standing> {
+    let lines: Vec<&str> = state.lines().skip(1).take_while(|l| *l != "end of armed").collect();
+    match lines.as_slice() {
+        ["armed", rest @ ..] => Standing::read(rest),
+        _ => None,
+    }
+}
+
 /// 16 random hexadecimal digits.
-fn nonce() -> Result<String, Problem> {
+pub(super) fn nonce() -> Result<Arc<str>, Problem> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|e| Problem {
         kind: "internal",
         message: format!("this machine gives no random numbers: {e}"),
         hint: None,
     })?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>().into())
 }

@@ -8,13 +8,13 @@ use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
 use crate::facts;
 use crate::graph;
-use crate::plan::{Boot, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who};
+use crate::plan::{Boot, Confirming, Next, Outcome, Owed, Plan, Policy, Ran, Rung, STEP_SECONDS, Segment, Who};
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::small::SmallFile;
 use crate::resource::{Answers, Effect, Inquiry, Output, Question, Step};
 use crate::shell::Script;
-use crate::transport::{Deadline, FailureKind, Gate, Identity, Session, Target, Transport};
+use crate::transport::{Carrier, Deadline, FailureKind, Gate, Identity, Session, Target, Transport};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,6 +97,8 @@ pub struct Visit<'a> {
     pub events: &'a (dyn Fn(Event) + Sync),
     /// Whether it goes on though the run is interrupted, as it takes something back.
     pub patient: bool,
+    /// What must succeed on the host before a change that may cut the session off is confirmed.
+    pub confirm: Option<Arc<str>>,
 }
 
 /// Where commands run that aren't a host's own: this machine, or a host of the inventory.
@@ -134,6 +136,7 @@ impl Place {
             events: &scripts,
             shared: visit.shared,
             patient,
+            confirm: None,
         };
         let argument = CommandLine::argument(seconds, script.as_str());
         let (event, answers) = there.ask(&Inquiry::new([CommandLine::ask(&argument)]), &self.keywords);
@@ -191,7 +194,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    fn problem(self) -> Problem {
+    pub(super) fn problem(self) -> Problem {
         let (Stop::Unreachable(problem) | Stop::Broken(problem)) = self;
         problem
     }
@@ -251,7 +254,7 @@ impl Visit<'_> {
         if quick {
             target.connect_timeout = Some(QUICK);
         }
-        let visit = Visit { target: &target, play: self.play.clone(), ..*self };
+        let visit = Visit { target: &target, play: self.play.clone(), confirm: None, ..*self };
         let mut going = visit.set_out(std::mem::take(kept));
         if quick {
             going.hasty = going.hasty.within(4 * QUICK);
@@ -269,7 +272,7 @@ impl Visit<'_> {
 
     /// Runs a script as root over a new session, under the host's lock. What it gave, also if that is a failure.
     pub(super) fn alter(&self, kept: &mut Kept, script: &Script) -> Result<Output, Problem> {
-        let visit = Visit { patient: true, play: self.play.clone(), ..*self };
+        let visit = Visit { patient: true, play: self.play.clone(), confirm: None, ..*self };
         let mut going = visit.set_out(std::mem::take(kept));
         let result = going.alter(script);
         *kept = going.kept;
@@ -431,7 +434,11 @@ impl Going<'_> {
             who.push(self.who(&item.become_)?);
         }
         self.skips(&play);
-        let plan = Plan::new(play, graph, who, self.visit.policy, &self.visit.shared.run);
+        let mut policy = self.visit.policy;
+        if policy.confirm != Confirming::Never && self.visit.target.carrier == Carrier::Local {
+            policy.confirm = Confirming::Impossible;
+        }
+        let plan = Plan::new(play, graph, who, policy, &self.visit.shared.run);
         self.go_on(plan)
     }
 
@@ -525,7 +532,11 @@ impl Going<'_> {
                             hint: None,
                         }));
                     }
-                    if !self.change(plan, &segment)? {
+                    let done = match &segment.guard {
+                        Some(guard) => self.guarded(plan, &segment, guard)?,
+                        None => self.change(plan, &segment)?,
+                    };
+                    if !done {
                         moved += 1;
                         if moved > 3 {
                             return Err(Stop::Broken(moved_on()));
@@ -548,8 +559,7 @@ impl Going<'_> {
                 self.read(&who, &inquiry)?;
             }
             let segment = Segment::alone(who.clone(), Step::Run(script.clone()), STEP_SECONDS);
-            let report =
-                self.execute(&Errand { who: &who, segment: Some(&segment), calm: false, inquiry: &inquiry })?;
+            let report = self.execute(&Errand { segment: Some(&segment), ..Errand::of(&who, &inquiry) })?;
             if report.ending == Ending::Moved {
                 self.kept.generation.clear();
                 continue;
@@ -671,7 +681,7 @@ impl Going<'_> {
             );
         }
         let inquiry = Inquiry::new(plan.questions(&segment.who));
-        let errand = Errand { who: &segment.who, segment: Some(segment), calm: false, inquiry: &inquiry };
+        let errand = Errand { segment: Some(segment), ..Errand::of(&segment.who, &inquiry) };
         let report = self.execute(&errand)?;
         if report.ending == Ending::Moved {
             return Ok(false);

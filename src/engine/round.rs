@@ -82,6 +82,7 @@ impl Ledger {
                 policy: play.policy,
                 events: &events,
                 patient: false,
+                confirm: play.confirm.clone(),
             };
             match (job, &play.reboot) {
                 (Job::Visit, _) => {

@@ -31,6 +31,8 @@ pub struct Play {
     pub resources: usize,
     /// How it boots its hosts, if it does.
     pub reboot: Option<Reboot>,
+    /// What must succeed on a host before a change that may cut it off is confirmed.
+    pub confirm: Option<Arc<str>>,
 }
 
 /// A host of a play.

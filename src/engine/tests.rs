@@ -186,6 +186,7 @@ impl World {
     fn play(&self, hosts: Vec<Host>) -> Play {
         Play {
             reboot: None,
+            confirm: None,
             name: "p".into(),
             hosts,
             serial: vec![],

@@ -1,7 +1,7 @@
 //! What comes next: what is settled, goes into the next segment, waits for a probe or for a boot.
 
 use super::{Next, Now, Outcome, Plan, Status, Who, settle};
-use crate::resource::{Assessment, Claim, Effect, Obstacle, Risk, Stale, Trouble, Weight};
+use crate::resource::{Assessment, Claim, Effect, Obstacle, Stale, Trouble, Weight};
 use std::collections::BTreeSet;
 
 impl Plan {
@@ -13,8 +13,16 @@ impl Plan {
             }
             let mut chosen: Vec<usize> = Vec::new();
             let mut waiting: Vec<usize> = Vec::new();
+            let mut risky: Vec<usize> = Vec::new();
             for i in self.order.clone() {
-                self.consider(i, &mut chosen, &mut waiting);
+                self.consider(i, &mut chosen, &mut waiting, &mut risky);
+            }
+            // What may cut the session off comes when nothing else is left to do before it.
+            if let (true, Some(&first)) = (chosen.is_empty(), risky.first()) {
+                let who = self.who[first].clone();
+                risky.retain(|&i| self.who[i] == who);
+                let handlers = self.risky_handlers(&who, &risky);
+                return Next::Segment(self.guarded(who, risky, handlers));
             }
             let who = chosen.first().map(|&i| self.who[i].clone());
             // After a boot that is to come they would be called for again.
@@ -24,6 +32,9 @@ impl Plan {
             if let Some(who) =
                 who.or_else(|| handlers.first().map(|&h| self.who[self.play.resources.len() + h].clone()))
             {
+                if chosen.is_empty() && handlers.iter().any(|&h| self.is_risky(self.play.resources.len() + h)) {
+                    return Next::Segment(self.guarded(who, chosen, handlers));
+                }
                 return Next::Segment(self.segment(who, chosen, handlers));
             }
             if let Some(who) = self.unread(&waiting) {
@@ -68,7 +79,13 @@ impl Plan {
     }
 
     /// What becomes of one resource in this round: it is settled, chosen for the segment, or has to wait.
-    pub(super) fn consider(&mut self, i: usize, chosen: &mut Vec<usize>, waiting: &mut Vec<usize>) {
+    pub(super) fn consider(
+        &mut self,
+        i: usize,
+        chosen: &mut Vec<usize>,
+        waiting: &mut Vec<usize>,
+        risky: &mut Vec<usize>,
+    ) {
         if matches!(self.slots[i].now, Now::Finished { .. }) {
             return;
         }
@@ -141,10 +158,7 @@ impl Plan {
             let outcome = Outcome { warnings: assessment.warnings, because, ..Outcome::of(i, Status::Ok) };
             return self.finish(i, outcome, None, true);
         }
-        if let (Risk::Link(why), false) = (&assessment.risk, self.policy.risk_accepted) {
-            let trouble = Trouble::new(format!("it could cut off the session: {why}")).hint(
-                "this version can't undo such a change by itself yet; `confirm: none` in the play makes it all the same",
-            );
+        if let Some(trouble) = self.unconfirmable(&assessment) {
             return self.fail_with(i, "risk", trouble, *assessment);
         }
         if assessment.steps.is_empty() && !action && assessment.changes.iter().all(|c| c.effect != Effect::Now) {
@@ -173,7 +187,10 @@ impl Plan {
             return self.fail_with(i, "verify", trouble, *assessment);
         }
         self.slots[i].now = Now::Ready(assessment);
-        if chosen.first().is_none_or(|&first| self.who[first] == self.who[i]) {
+        if self.goes_with_risk(i) {
+            risky.push(i);
+            waiting.push(i);
+        } else if chosen.first().is_none_or(|&first| self.who[first] == self.who[i]) {
             chosen.push(i)
         } else {
             waiting.push(i)
@@ -217,6 +234,7 @@ impl Plan {
             return Some(gate);
         }
         let failed = |j: usize| match &self.slots[j].now {
+            Now::Finished { status: Status::RolledBack, .. } => Some(j),
             Now::Finished { status: Status::Failed, .. } if !self.item(j).ignore_errors => Some(j),
             Now::Finished { cause, .. } => *cause,
             _ => None,
@@ -234,6 +252,9 @@ impl Plan {
     pub(super) fn because(&self, cause: usize) -> String {
         let address = &self.item(cause).address;
         match self.pending_effect(cause) {
+            None if matches!(self.slots[cause].now, Now::Finished { status: Status::RolledBack, .. }) => {
+                format!("{address} was rolled back")
+            }
             None => format!("{address} failed"),
             Some(Effect::PowerCycle) => format!("{address} takes effect at a power cycle"),
             Some(_) => format!("{address} takes effect at boot"),

@@ -2,7 +2,7 @@
 
 use super::{Debt, Note, Now, Outcome, Piece, Plan, STEP_SECONDS, Segment, Who, Work};
 use crate::event::{Problem, Status};
-use crate::resource::{Risk, Trouble};
+use crate::resource::Trouble;
 
 impl Plan {
     /// The handlers that are called for and not done.
@@ -43,7 +43,7 @@ impl Plan {
             seconds: STEP_SECONDS,
             owner: None,
         });
-        Some(Segment { pieces: pieces.collect(), who, resources: Vec::new(), handlers: Vec::new() })
+        Some(Segment { pieces: pieces.collect(), who, guard: None, resources: Vec::new(), handlers: Vec::new() })
     }
 
     pub(super) fn notifiers(&self, h: usize) -> impl Iterator<Item = usize> + '_ {
@@ -95,6 +95,11 @@ impl Plan {
             if !matches!(self.slots[n + h].now, Now::Ready(_)) {
                 break;
             }
+            // What may cut the session off has a segment of its own.
+            let risky = self.is_risky(n + h);
+            if (risky && !chosen.is_empty()) || taken.last().is_some_and(|&t| self.is_risky(n + t) != risky) {
+                break;
+            }
             who.get_or_insert_with(|| self.who[n + h].clone());
             taken.push(h);
         }
@@ -102,18 +107,13 @@ impl Plan {
     }
 
     /// What becomes of a handler that isn't run though it is called for: there is nothing to do, or this is why not.
-    fn judge_handler(&self, h: usize) -> Option<Result<(), (&'static str, Trouble)>> {
+    pub(super) fn judge_handler(&self, h: usize) -> Option<Result<(), (&'static str, Trouble)>> {
         match &self.slots[self.play.resources.len() + h].now {
             Now::NotYet(why) => Some(Err(("probe", why.clone()))),
-            Now::Ready(a) => match (&a.obstacle, &a.risk) {
-                (Some(obstacle), _) => Some(Err(("obstacle", obstacle.trouble.clone()))),
+            Now::Ready(a) => match &a.obstacle {
+                Some(obstacle) => Some(Err(("obstacle", obstacle.trouble.clone()))),
                 _ if a.steps.is_empty() => Some(Ok(())),
-                (None, Risk::Link(why)) if !self.policy.risk_accepted => {
-                    let trouble = Trouble::new(format!("it could cut off the session: {why}"))
-                        .hint("`confirm: none` in the play runs it all the same; until then it stays owed");
-                    Some(Err(("risk", trouble)))
-                }
-                _ => None,
+                _ => self.unconfirmable(a).map(|trouble| Err(("risk", trouble))),
             },
             _ => None,
         }

@@ -6,6 +6,7 @@
 
 mod advance;
 mod boot;
+mod guard;
 mod handlers;
 mod segment;
 mod settle;
@@ -15,7 +16,9 @@ pub use boot::{Boot, Rung};
 use crate::event::{Problem, Status};
 use crate::graph::Graph;
 use crate::playbook::{HostPlay, Item};
-use crate::resource::{Answers, Assessment, Change, FileDiff, Need, Output, Question, Reading, Step, Trouble, Weight};
+use crate::resource::{
+    Answers, Assessment, Change, FileDiff, Need, Output, Question, Reading, Step, Trouble, Undo, Weight,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,10 +38,33 @@ pub struct Policy {
     pub check: bool,
     /// `on_error: stop`: after a failure nothing that stands behind it is done.
     pub stop_on_error: bool,
-    /// `confirm: none`: steps that could cut off the session are taken.
-    pub risk_accepted: bool,
+    /// How steps that could cut off the session are taken.
+    pub confirm: Confirming,
     /// What the host may be booted by, the strongest; nothing where it may not be.
     pub boots: Option<Rung>,
+}
+
+/// How steps that could cut off the session are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirming {
+    /// Like all others (`confirm: none`).
+    Never,
+    /// In segments that are taken back unless a new connection confirms them, so many seconds after their end; with `all`
+    /// also what could be confirmed and doesn't carry the session.
+    Within {
+        /// Seconds.
+        timeout: u32,
+        /// Whether what doesn't carry the session is confirmed too.
+        all: bool,
+    },
+    /// Not at all, as there is no connection that could confirm them.
+    Impossible,
+}
+
+impl Default for Confirming {
+    fn default() -> Confirming {
+        Confirming::Within { timeout: 60, all: false }
+    }
 }
 
 /// What became of a resource or a handler.
@@ -86,6 +112,8 @@ pub struct Segment {
     pub who: Who,
     /// The steps in their order.
     pub pieces: Vec<Piece>,
+    /// The way back, where they may cut the session off.
+    pub guard: Option<Guard>,
     resources: Vec<usize>,
     handlers: Vec<usize>,
 }
@@ -95,8 +123,19 @@ impl Segment {
     pub fn alone(who: Who, step: Step, seconds: u32) -> Segment {
         let work = Work::Step(step);
         let piece = Piece { id: 1, all: Vec::new(), any: Vec::new(), work, seconds, owner: None };
-        Segment { who, pieces: vec![piece], resources: Vec::new(), handlers: Vec::new() }
+        Segment { who, pieces: vec![piece], guard: None, resources: Vec::new(), handlers: Vec::new() }
     }
+}
+
+/// How a segment that may cut the session off is taken back unless a new connection confirms it in time.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// Seconds from the end of the steps until they are taken back.
+    pub timeout: u32,
+    /// The files that the steps write.
+    pub files: Vec<String>,
+    /// What takes the rest back.
+    pub undo: Vec<Undo>,
 }
 
 /// One step, and on which others of its segment it hangs.

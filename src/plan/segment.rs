@@ -93,7 +93,7 @@ impl Plan {
                 }
             }
         }
-        Segment { who, pieces: pieces.0, resources, handlers }
+        Segment { who, pieces: pieces.0, guard: None, resources, handlers }
     }
 
     /// Seconds that a step of this resource may take.

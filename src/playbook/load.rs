@@ -1,5 +1,6 @@
 //! Reading playbooks: strict keys, all errors at once, a remedy where a hand that knows Ansible goes wrong.
 
+use super::confirm;
 use super::keys;
 use super::reboot as boots;
 use super::remedies::{self, Level};
@@ -266,13 +267,10 @@ impl<'l> Loader<'l> {
         };
         let reboot = get("reboot");
         self.errors.extend(reboot.into_iter().flat_map(boots::check));
-        let confirm = node.get("confirm");
-        let confirm_none = confirm.is_some_and(|c| c.text() == Some("none"));
-        if let Some(confirm) = confirm.filter(|_| !confirm_none) {
-            let hint =
-                "without it, a step that could cut the session off is refused; `confirm: none` allows such steps";
-            self.hinted(&confirm.span, "`confirm` isn't supported yet: netplay can't take a change back so far", hint);
-        }
+        let confirm = confirm::read(node.get("confirm")).unwrap_or_else(|errors| {
+            self.errors.extend(errors.0);
+            None
+        });
         for (key, read) in [
             ("serial", get("serial").map(|n| serial(n).err())),
             ("max_fail_percentage", get("max_fail_percentage").map(|n| percentage(n).err())),
@@ -326,7 +324,7 @@ impl<'l> Loader<'l> {
             name,
             place: node.span.clone(),
             stop_on_error,
-            confirm_none,
+            confirm,
             image: false,
             hosts,
             serial: get("serial").cloned(),

@@ -4,6 +4,7 @@
 //! then rendered for each of its hosts, by [`Play::variables`] and [`Play::render`]; both can run for many hosts at
 //! once. Templates and conditions are compiled once, and a resource without any is read once for all hosts.
 
+mod confirm;
 mod keys;
 mod load;
 mod reboot;
@@ -16,6 +17,7 @@ mod written;
 #[cfg(test)]
 mod tests;
 
+pub use confirm::{CONFIRM_KEYS, Confirm};
 pub use keys::COMMON as COMMON_KEYS;
 pub use load::Playbook;
 pub use reboot::{Drain, HostReboot, REBOOT_KEYS, Reboot};

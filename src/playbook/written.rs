@@ -1,8 +1,8 @@
 //! A playbook as it is written: checked, not rendered.
 
-use super::Item;
 use super::template;
 use super::vars::Layer;
+use super::{Confirm, Item};
 use crate::inventory::{self, Warning};
 use crate::resource::AnyType;
 use crate::source::Span;
@@ -22,8 +22,8 @@ pub struct Play {
     /// Whether a failure of a resource keeps the later ones of the file from being done on that host
     /// (`on_error: stop`).
     pub stop_on_error: bool,
-    /// Whether it says `confirm: none`: steps that could cut the session off are allowed.
-    pub confirm_none: bool,
+    /// How what could cut the session off is confirmed; nothing for `confirm: none`, which has it done unconfirmed.
+    pub confirm: Option<Confirm>,
     /// Whether it is carried out in the root of an image, which doesn't run: only what lasts is looked at and done.
     pub image: bool,
     pub(super) hosts: Node,

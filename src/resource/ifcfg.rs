@@ -11,7 +11,7 @@ use super::probes::links::{LinkList, interface};
 use super::probes::premise::{self, Premise};
 use super::probes::whole::{Attributes, Content, Kind, WholeFile};
 use super::{
-    Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble,
+    Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble, Undo,
 };
 use crate::error::Error;
 use crate::resource::spec::text;
@@ -222,6 +222,10 @@ impl Resource for Ifcfg {
                 in_place: now.mounted,
             })],
         }
+    }
+
+    fn undo(&self, _: &State) -> Option<Undo> {
+        Some(Undo { files: vec![self.path.clone()], ..Undo::default() })
     }
 
     fn files(&self, now: &State) -> Vec<FileDiff> {

@@ -5,7 +5,7 @@ use super::package;
 use super::probes::premise::Premise;
 use super::probes::whole::{Attributes, Content, Found, Kind, WholeFile};
 use super::{
-    Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble,
+    Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Put, Question, Reading, Resource, Spec, Step, Trouble, Undo,
 };
 use crate::error::Error;
 use crate::shell::Script;
@@ -141,6 +141,10 @@ impl<O: Origin> Resource for Managed<O> {
                 in_place: now.mounted,
             })],
         }
+    }
+
+    fn undo(&self, _: &Found) -> Option<Undo> {
+        Some(Undo { files: vec![self.path.clone()], ..Undo::default() })
     }
 
     fn files(&self, now: &Found) -> Vec<FileDiff> {

@@ -64,6 +64,9 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     const SUMMARY: &'static str;
     /// What it changes and keeps on a host, in sentences for the documentation.
     const TOUCHES: &'static str;
+    /// Whether it changes interfaces, links or packet filters: with `confirm: {all: true}` that is confirmed over a new
+    /// connection also where the session doesn't go over them.
+    const LINK: bool = false;
     /// Its keys, which are checked offline before anything is rendered.
     const KEYS: &'static [Key];
     /// A complete entry of `resources:`, shown by the documentation; a test plans it.
@@ -132,6 +135,11 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     /// Whether its steps may cut off the session that makes them.
     fn risk(&self, _now: &Self::State) -> Risk {
         Risk::None
+    }
+    /// What takes its steps back, beside the files that it tells (`files`): for steps that could cut the session off and aren't
+    /// confirmed in time. Nothing where there is no way back.
+    fn undo(&self, _now: &Self::State) -> Option<Undo> {
+        None
     }
     /// Whether it is something to do (`restarted`, a command that always runs) and not a state to reach: its steps run
     /// in every apply, or as a handler when notified.
@@ -317,8 +325,19 @@ pub struct Put {
 pub enum Risk {
     /// It doesn't.
     None,
+    /// It doesn't, as the session is elsewhere.
+    Beside,
     /// It may; why, in words that follow `it could cut off the session: `.
     Link(String),
+}
+
+/// What takes back the steps of a resource.
+#[derive(Debug, Clone, Default)]
+pub struct Undo {
+    /// Files that they write and `files` doesn't tell. All files are put back first, byte for byte, with owner and permissions.
+    pub files: Vec<String>,
+    /// What takes back the rest, in its order.
+    pub steps: Vec<Script>,
 }
 
 /// Something that is wrong on a host, in one sentence without a full stop, and what to do.
@@ -417,6 +436,8 @@ pub struct Assessment {
     pub needs: Vec<Need>,
     /// Whether the steps may cut off the session.
     pub risk: Risk,
+    /// What takes them back beside the files, if there is a way back.
+    pub undo: Option<Undo>,
 }
 
 /// A resource of any type, as the engine sees it.
@@ -496,7 +517,12 @@ impl<R: Resource> AnyResource for R {
             unapplied: self.unapplied(&now),
             steps: if act { self.apply(&now) } else { Vec::new() },
             files: if act { self.files(&now) } else { Vec::new() },
-            risk: if act { self.risk(&now) } else { Risk::None },
+            risk: match self.risk(&now) {
+                _ if !act => Risk::None,
+                Risk::None if R::LINK => Risk::Beside,
+                risk => risk,
+            },
+            undo: if act { self.undo(&now) } else { None },
             needs: Resource::needs(self, Some(&now)),
             warnings: Resource::warnings(self, &now),
             in_vain: Resource::in_vain(self, &now),

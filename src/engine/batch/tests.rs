@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const NONCE: &str = "0f3c9a51d2e84b67";
+pub(in crate::engine) const NONCE: &str = "0f3c9a51d2e84b67";
 
-fn shells() -> Vec<Vec<&'static str>> {
+pub(in crate::engine) fn shells() -> Vec<Vec<&'static str>> {
     let all: [&[&str]; 3] = [&["/bin/dash"], &["/bin/bash", "--posix"], &["/bin/busybox", "sh"]];
     let found: Vec<Vec<&str>> = all.iter().filter(|s| Path::new(s[0]).exists()).map(|s| s.to_vec()).collect();
     assert!(found.len() >= 2, "dash and bash are needed");
@@ -23,7 +23,7 @@ fn shells() -> Vec<Vec<&'static str>> {
 }
 
 /// Feeds a script to a shell and its output to the reader in small pieces, until the reader has enough.
-fn feed(shell: &[&str], script: &str) -> Reader {
+pub(in crate::engine) fn feed(shell: &[&str], script: &str) -> Reader {
     converse(shell, Reader::new(NONCE, script.to_owned()))
 }
 
@@ -66,36 +66,36 @@ fn converse(shell: &[&str], mut reader: Reader) -> Reader {
     reader
 }
 
-struct Host {
+pub(in crate::engine) struct Host {
     folder: tempfile::TempDir,
 }
 
 impl Host {
-    fn new() -> Host {
+    pub(in crate::engine) fn new() -> Host {
         Host { folder: tempfile::tempdir().unwrap() }
     }
-    fn path(&self, name: &str) -> String {
+    pub(in crate::engine) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.folder.path().display())
     }
-    fn folders(&self) -> Folders {
+    pub(in crate::engine) fn folders(&self) -> Folders {
         Folders { state: self.path("lib"), run: self.path("run") }
     }
     fn batch<'a>(&self, pieces: &'a [Piece], fragments: &'a [Fragment]) -> String {
-        let change = Change { pieces, generation: None, holder: "run r of me" };
+        let change = Change { pieces, generation: None, holder: "run r of me", guard: None };
         Batch { nonce: NONCE, run: "r7", folders: self.folders(), change: Some(change), fragments, ..Batch::default() }
             .compose()
     }
 }
 
-fn piece(id: u32, all: &[u32], any: &[u32], step: Step) -> Piece {
+pub(in crate::engine) fn piece(id: u32, all: &[u32], any: &[u32], step: Step) -> Piece {
     Piece::of_test(id, all, any, Work::Step(step), 5)
 }
 
-fn run(text: &str) -> Step {
+pub(in crate::engine) fn run(text: &str) -> Step {
     Step::Run(Script::new().user(text))
 }
 
-fn put(path: String, body: &[u8]) -> Put {
+pub(in crate::engine) fn put(path: String, body: &[u8]) -> Put {
     Put { path, body: body.to_vec(), mode: 0o640, owner: None, backup: false, validate: None, in_place: false }
 }
 
@@ -107,7 +107,7 @@ fn guard(text: &str) -> Fragment {
     Fragment { script: Script::new().user(text), user: Some(2) }
 }
 
-fn codes(reader: &Reader) -> Vec<(u32, String)> {
+pub(in crate::engine) fn codes(reader: &Reader) -> Vec<(u32, String)> {
     let show = |ran: &Ran| match ran {
         Ran::Yes(o) => o.code.to_string(),
         Ran::Skipped => "skip".to_owned(),
@@ -488,7 +488,7 @@ fn the_last_five_versions_are_kept_elsewhere() {
 }
 
 fn locked(host: &Host, generation: u64, pieces: &[Piece]) -> String {
-    let change = Change { pieces, generation: Some(generation), holder: "run r of me" };
+    let change = Change { pieces, generation: Some(generation), holder: "run r of me", guard: None };
     let batch = Batch {
         nonce: NONCE,
         run: "r",
@@ -633,7 +633,7 @@ fn what_is_owed_is_noted_and_settled() {
             nonce: NONCE,
             run: "r",
             folders: host.folders(),
-            change: Some(Change { pieces, generation: None, holder: "" }),
+            change: Some(Change { pieces, generation: None, holder: "", guard: None }),
             state: true,
             ..Batch::default()
         };

@@ -8,7 +8,7 @@ use super::cond::{Cond, Net, joined};
 use super::netfilter::Work;
 use super::probe::Found;
 use crate::error::suggest;
-use crate::resource::{Change, Risk, Trouble};
+use crate::resource::{Change, Risk, Trouble, Undo};
 use crate::shell::Script;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,6 +114,7 @@ impl FirewallRule {
         let zones = self.zones(firewalld)?;
         let mut work = Work::after(found);
         let mut script = Script::new().line("bad=");
+        let mut undo = Undo::default();
         let kinds = [("", "", &firewalld.runtime), (", permanent", "--permanent", &firewalld.permanent)];
         for (name, (words, option, all)) in zones
             .iter()
@@ -129,13 +130,28 @@ impl FirewallRule {
             };
             work.changes.push(Change::now(format!("zone {name}{words}"), from, to));
             let verb = if self.present { "add" } else { "remove" };
-            let items = element.ports.iter().map(|p| format!("--{verb}-port={p}"));
-            let items = items.chain(element.rich.iter().map(|r| format!("--{verb}-rich-rule={r}")));
-            let call =
-                [Some("firewall-cmd"), (!option.is_empty()).then_some(option)].into_iter().flatten().map(str::to_owned);
-            let call: Vec<String> = call.chain([format!("--zone={name}")]).chain(items).collect();
-            script = script.args(call).line("\"$@\" || bad=1");
+            let call = |verb: &str, ports: &[&String], rich: &[&String]| -> Vec<String> {
+                let items = ports.iter().map(|p| format!("--{verb}-port={p}"));
+                let items = items.chain(rich.iter().map(|r| format!("--{verb}-rich-rule={r}")));
+                let call = ["firewall-cmd", option].into_iter().filter(|word| !word.is_empty()).map(str::to_owned);
+                call.chain([format!("--zone={name}")]).chain(items).collect()
+            };
+            let (ports, rich): (Vec<&String>, Vec<&String>) =
+                (element.ports.iter().collect(), element.rich.iter().collect());
+            script = script.args(call(verb, &ports, &rich)).line("\"$@\" || bad=1");
+            // What was there before stays, and what wasn't doesn't come.
+            let moved = |there: bool| there != self.present;
+            let ports: Vec<&String> = ports.into_iter().filter(|p| moved(zone.ports.contains(*p))).collect();
+            let rich: Vec<&String> = rich.into_iter().filter(|r| moved(zone.rich.contains(*r))).collect();
+            if !ports.is_empty() || !rich.is_empty() {
+                let verb = if self.present { "remove" } else { "add" };
+                undo.steps.push(Script::new().command(call(verb, &ports, &rich)));
+            }
+            if !option.is_empty() {
+                undo.files.push(format!("/etc/firewalld/zones/{name}.xml"));
+            }
         }
+        work.undo = Some(undo);
         work.live = (!work.changes.is_empty()).then(|| script.line("[ -z \"$bad\" ]"));
         if self.present {
             work.lacking = self.others(found, |t| t.place == own(), "firewalld").or_else(|| {

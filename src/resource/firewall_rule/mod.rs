@@ -20,7 +20,7 @@ use super::probes::session::{Session, SessionEnds};
 use super::reapply::{Kept, Reapply};
 use super::spec::{Key, Spec};
 use super::{
-    Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
+    Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble, Undo,
 };
 use crate::error::Error;
 
@@ -175,6 +175,7 @@ impl Resource for FirewallRule {
         have a ban passed by fails and says which. Where nft or iptables \
         is what manages the filter, netplay-reapply.service sets the rule again at boot; whatever flushes the filter \
         later (a restart or reload of nftables.service) takes it away until that unit or the next run has put it back.";
+    const LINK: bool = true;
     const KEYS: &'static [Key] = &[
         Key::required("name", "string", "Its name: letters, digits, `.`, `_` and `-`. By it the rule is found again."),
         Key::default("state", "present | absent", "present", "Whether it is to be there."),
@@ -335,6 +336,10 @@ impl Resource for FirewallRule {
 
     fn warnings(&self, now: &State) -> Vec<String> {
         now.boot.iter().flat_map(Kept::warnings).collect()
+    }
+
+    fn undo(&self, now: &State) -> Option<Undo> {
+        now.work.as_ref().ok()?.undo.clone()
     }
 
     fn risk(&self, now: &State) -> Risk {

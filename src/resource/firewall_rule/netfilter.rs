@@ -10,7 +10,7 @@ use super::chains::{Base, CHAINS, Chain, Fate, Look, MARK, Place, Rule, Table, V
 use super::cond::{Cond, Net};
 use super::probe::Found;
 use super::{FirewallRule, iptables, nftables};
-use crate::resource::{Change, Trouble};
+use crate::resource::{Change, Trouble, Undo};
 use crate::shell::Script;
 use serde_json::Value as Json;
 
@@ -21,6 +21,8 @@ pub(super) struct Work {
     pub(super) changes: Vec<Change>,
     /// What mends it.
     pub(super) live: Option<Script>,
+    /// What takes that back, if that is possible.
+    pub(super) undo: Option<Undo>,
     /// What makes it so from nothing, at boot.
     pub(super) boot: Option<Script>,
     /// What is lacking even then.
@@ -75,6 +77,9 @@ impl FirewallRule {
         let seats = if self.present { self.seats(found, nft)? } else { Vec::new() };
         let mut work = Work::after(found);
         let (mut live, mut boot) = (Vec::new(), Vec::new());
+        let mut undo = Some(Vec::new());
+        let mut back =
+            |seat: &Seat| undo = undo.take().and_then(|all| Some([vec![self.back(found, seat)?], all].concat()));
         for seat in &seats {
             if let Some(why) = self.passed_by(&found.tables, seat) {
                 return Err(why);
@@ -83,6 +88,7 @@ impl FirewallRule {
             if let Some(from) = self.judge(found, seat) {
                 work.changes.push(Change::now(seat.place.name(&seat.base), from, self.described()));
                 live.push(self.call(seat, true, decider.map(|rule| rule.at.clone())));
+                back(seat);
             }
             // A handle is another one after a boot. What drops all the rest is found without being named, so that the script
             // is the same with and without it.
@@ -104,13 +110,16 @@ impl FirewallRule {
                 None => &chain,
             };
             work.changes.push(Change::now(place.name(base), rules, Json::Null));
-            live.push(self.call(&Seat { base: base.to_owned(), place, chain }, false, None));
+            let seat = Seat { base: base.to_owned(), place, chain };
+            live.push(self.call(&seat, false, None));
+            back(&seat);
         }
         for table in &mut work.after {
             table.chains.values_mut().for_each(|c| c.rules.retain(|r| r.comment.as_ref() != Some(&self.comment())));
         }
         seats.iter().for_each(|seat| self.seat(&mut work.after, seat));
         work.after.iter_mut().for_each(exempt);
+        work.undo = undo.map(|calls| Undo { steps: self.script(&calls).into_iter().collect(), ..Undo::default() });
         work.live = self.script(&live);
         work.boot = self.script(&boot);
         Ok(work)
@@ -350,22 +359,46 @@ impl FirewallRule {
         (!calls.is_empty()).then(|| script.line("[ -z \"$bad\" ]"))
     }
 
+    /// The call that makes a seat as it is now; nothing where its rule can't be put into words.
+    fn back(&self, found: &Found, seat: &Seat) -> Option<Vec<String>> {
+        let table = found.tables.iter().find(|t| t.place == seat.place);
+        let comment = self.comment();
+        let chains = seat.chains().into_iter().filter_map(|name| Some((name, table?.chains.get(name)?)));
+        let at = |chain: &Chain| chain.rules.iter().position(|r| r.comment.as_ref() == Some(&comment));
+        let Some((chain, at)) = chains.filter_map(|(_, chain)| Some((chain, at(chain)?))).next() else {
+            return Some(self.call(seat, false, None));
+        };
+        let old = chain.rules.get(at).filter(|rule| !rule.cond.other)?;
+        let next = chain.rules.get(at + 1).filter(|_| matches!(seat.place, Place::Nft(..)));
+        Some(self.call_of(seat, (&old.cond, &old.verdict), true, next.map(|rule| rule.at.clone())))
+    }
+
     /// The call that puts the rule there, or takes it away.
     fn call(&self, seat: &Seat, put: bool, before: Option<String>) -> Vec<String> {
-        let how = match self.verdict {
+        self.call_of(seat, (&self.cond_in(&seat.place), &self.verdict), put, before)
+    }
+
+    fn call_of(
+        &self,
+        seat: &Seat,
+        (cond, verdict): (&Cond, &Verdict),
+        put: bool,
+        before: Option<String>,
+    ) -> Vec<String> {
+        let how = match verdict {
             _ if !put => "",
             Verdict::Accept => "insert",
             _ => "add",
         };
-        let (cond, comment) = (self.cond_in(&seat.place), self.comment());
+        let comment = self.comment();
         let before = before.unwrap_or_default();
         match &seat.place {
             Place::Nft(family, table) => {
-                let rule = nftables::write(&cond, &self.verdict, &comment, seat.place.v6());
+                let rule = nftables::write(cond, verdict, &comment, seat.place.v6());
                 [BY_NFT, how, family, table, &seat.chain, &before, &rule].map(str::to_owned).to_vec()
             }
             Place::Iptables(command) => {
-                let rule = iptables::write(&cond, &self.verdict, &comment);
+                let rule = iptables::write(cond, verdict, &comment);
                 let chain = CHAINS[usize::from(seat.base == "OUTPUT")][0];
                 [BY_IPTABLES, how, command, &seat.base, chain, &before, &rule].map(str::to_owned).to_vec()
             }

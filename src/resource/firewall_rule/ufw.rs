@@ -8,7 +8,7 @@ use super::chains::{Base, Chain, Fate, Place, Rule, Table, Verdict};
 use super::cond::{Cond, Net, joined};
 use super::netfilter::{Work, describe};
 use super::probe::Found;
-use crate::resource::{Change, Trouble};
+use crate::resource::{Change, Trouble, Undo};
 use crate::shell::Script;
 
 /// What its files say.
@@ -170,6 +170,8 @@ impl FirewallRule {
                 script = script.args(words(old, v6, *out)).line("ufw --force delete \"$@\" || bad=1");
             }
         }
+        let files = ["user.rules", "user6.rules"].map(|file| format!("/etc/ufw/{file}")).into();
+        work.undo = Some(Undo { files, steps: vec![Script::new().command(["ufw", "reload"])] });
         work.live = (!work.changes.is_empty()).then(|| script.line("[ -z \"$bad\" ]"));
         let managed = |t: &Table| matches!(&t.place, Place::Iptables(c) if c == "iptables" || c == "ip6tables");
         if self.present && work.lacking.is_none() {

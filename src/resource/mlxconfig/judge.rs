@@ -143,7 +143,7 @@ impl Mlxconfig {
             let risk =
                 links.all.iter().filter(|link| on_card(&link.name)).find_map(|link| match session.risk(links, link) {
                     Risk::Link(why) => Some(why),
-                    Risk::None => None,
+                    Risk::None | Risk::Beside => None,
                 });
             if let Some(why) = risk {
                 let message = format!("{} of {} would take the session's interface away: {why}", item.name, item.card);

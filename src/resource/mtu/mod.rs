@@ -10,7 +10,7 @@ use super::probes::links::{Link, LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::{
     Answers, Change, Claim, FileDiff, Key, Need, Obstacle, Question, Reading, Resource, Risk, Spec, Stale, Step,
-    Trouble,
+    Trouble, Undo,
 };
 use crate::error::Error;
 use crate::shell::Script;
@@ -45,6 +45,7 @@ impl Resource for Mtu {
         The live value, by `ip link set`; for the next boot the one place where the interface's owner has it: \
         NetworkManager's profile, a file of netplay's own for netplan, a drop-in for networkd, a stanza of ifupdown, an \
         ifcfg file. Nothing is restarted or told to read it.";
+    const LINK: bool = true;
     const KEYS: &'static [Key] = &[
         Key::required("interface", "string", "The interface: eth0, bond0, eth0.100."),
         Key::required("mtu", "integer", "Bytes of the largest packet, without the Ethernet header: 9000."),
@@ -209,6 +210,23 @@ impl Resource for Mtu {
 
     fn live_only(&self) -> Option<&'static str> {
         Some("what configures an interface is only known where it runs")
+    }
+
+    fn undo(&self, now: &State) -> Option<Undo> {
+        let boot = now.boot.iter().flatten();
+        let mut undo = boot.fold(Undo::default(), |mut all, boot| {
+            all.files.extend(boot.undo.files.iter().cloned());
+            all.steps.extend(boot.undo.steps.iter().cloned());
+            all
+        });
+        if now.link.mtu != self.mtu && now.bond.is_none() {
+            // What stands on it may have been lowered with it.
+            for link in std::iter::once(&now.link).chain(&now.above) {
+                let script = Script::new().set("i", &link.name).set("n", &link.mtu.to_string());
+                undo.steps.push(script.line(r#"ip link set dev "$i" mtu "$n""#));
+            }
+        }
+        Some(undo)
     }
 
     fn risk(&self, now: &State) -> Risk {

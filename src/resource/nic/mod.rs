@@ -7,7 +7,7 @@ use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::reapply::{Kept, Reapply};
 use super::spec::{Key, Spec, int, text, truth};
-use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Step, Trouble};
+use super::{Answers, Change, Claim, FileDiff, Need, Obstacle, Question, Reading, Resource, Risk, Step, Trouble, Undo};
 use super::{package, roce_qos};
 use crate::error::{Error, nearest, suggest};
 use crate::shell::Script;
@@ -155,6 +155,7 @@ impl Resource for Nic {
         The card, by `ethtool` and `setpci`, only what differs, and, to set it again after a boot or the reload of a driver, \
         a file in `/etc/netplay/reapply.d`, which `netplay-reapply.service` runs. A change of rings, channels, features, \
         pause or private flags may take the link down for a moment.";
+    const LINK: bool = true;
     const KEYS: &'static [Key] = &[
         Key::required("interface", "string", "The interface of a network card: ens1f0np0."),
         Key::optional("rings", "mapping", "Descriptors that its queues hold: `rx`, `tx` (`ethtool -g`)."),
@@ -297,6 +298,16 @@ impl Resource for Nic {
 
     fn files(&self, now: &State) -> Vec<FileDiff> {
         now.boot.files()
+    }
+
+    fn undo(&self, now: &State) -> Option<Undo> {
+        let old = |(kind, wanted, shown): (Kind, &[(String, String)], &Shown)| {
+            let pairs = Nic::differing(wanted, shown).map(|(name, now, _)| (name.to_owned(), now.to_owned()));
+            (kind, pairs.collect::<Vec<_>>())
+        };
+        let old: Vec<(Kind, Vec<(String, String)>)> = self.changes(now).map(old).collect();
+        let script = Nic::script(&self.interface, old.iter().map(|(kind, pairs)| (*kind, pairs.as_slice())));
+        Some(Undo { steps: if old.is_empty() { Vec::new() } else { vec![script] }, ..Undo::default() })
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {

@@ -15,7 +15,7 @@ mod renames;
 pub use ifcfg::NETWORK_SCRIPTS;
 
 use super::probes::links::{Link, Links};
-use super::{Answers, FileDiff, Fragment, Group, Need, Output, Question, Step, Trouble};
+use super::{Answers, FileDiff, Fragment, Group, Need, Output, Question, Step, Trouble, Undo};
 use crate::shell::Script;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -197,6 +197,8 @@ pub struct Boot {
     pub steps: Vec<Step>,
     /// Files among that.
     pub files: Vec<FileDiff>,
+    /// What takes it back beside the files.
+    pub undo: Undo,
     /// What the operator should know.
     pub warnings: Vec<String>,
 }

@@ -190,6 +190,7 @@ for f in /lib/netplan/*.yaml /etc/netplan/*.yaml /run/netplan/*.yaml; do [ ! -e 
         }));
         // What is generated now is what networkd and NetworkManager read if they are restarted before the next boot.
         boot.steps.push(Step::Run(Script::new().command(["netplan", "generate"])));
+        boot.undo.steps.push(Script::new().command(["netplan", "generate"]));
         if by_networkd && section == "ethernets" && !definition.by_address {
             boot.warnings.push(format!(
                 "netplan matches {name} by its name only, and calls an MTU unreliable then: `match: {{macaddress: …}}` \

@@ -284,6 +284,8 @@ fi"#
         let mtu = at.mtu.to_string();
         let words = ["nmcli", "connection", "modify", "uuid", &chosen.uuid, setting, &mtu];
         boot.steps.push(Step::Run(Script::new().command(words)));
+        boot.undo.files.push(chosen.file.clone());
+        boot.undo.steps.push(Script::new().command(["nmcli", "connection", "load", &chosen.file]));
         Ok(boot)
     }
 }

@@ -123,7 +123,7 @@ mod tests {
         let links = links(FABRIC);
         let risk =
             |connection: &str, name: &str| match session(connection).unwrap().risk(&links, links.get(name).unwrap()) {
-                Risk::None => String::new(),
+                Risk::None | Risk::Beside => String::new(),
                 Risk::Link(why) => why,
             };
         let vlan = "10.0.0.1 50412 10.0.0.5 22";

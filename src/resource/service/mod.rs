@@ -10,6 +10,7 @@ use super::package;
 use super::spec::{Key, Spec};
 use super::{
     Answers, Change, Claim, NOTHING_LASTS, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
+    Undo,
 };
 use crate::error::Error;
 use crate::shell::Script;
@@ -399,6 +400,33 @@ impl Resource for Service {
             }
         }
         warnings
+    }
+
+    fn undo(&self, now: &State) -> Option<Undo> {
+        let id = now.unit.id.as_str();
+        let script = |verb: &str| Script::new().command(["systemctl", verb, "--", id]);
+        let mut undo = Undo { steps: vec![Script::new().command(["systemctl", "daemon-reload"])], ..Undo::default() };
+        if self.masked == Some(true) && self.mask_changes(now) {
+            undo.steps.push(script("unmask"));
+        }
+        if let Some(enabled) = self.enabled.filter(|_| self.links_change(now)) {
+            undo.steps.push(script(if enabled { "disable" } else { "enable" }));
+        }
+        match self.state {
+            Some(Wanted::Restarted) => undo.steps.push(script("restart")),
+            Some(Wanted::Reloaded) => undo.steps.push(script("reload-or-restart")),
+            Some(Wanted::Stopped) => {
+                undo.steps.extend(
+                    self.sockets(now).chain([id]).map(|unit| Script::new().command(["systemctl", "start", "--", unit])),
+                );
+            }
+            Some(Wanted::Started) if self.moves(now) => undo.steps.push(script("stop")),
+            _ => {}
+        }
+        if self.masked == Some(false) && self.mask_changes(now) {
+            undo.steps.push(script("mask"));
+        }
+        Some(undo)
     }
 
     fn risk(&self, now: &State) -> Risk {

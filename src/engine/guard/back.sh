@@ -1,0 +1,36 @@
+# The way back of what may have cut the session off, on the host. It is taken by whoever renames this file first: the process
+# that made the steps, when nobody has disarmed it in time (`timer`), a timer of the system's should that be gone (`late`), or a
+# unit before the network is up (`boot`), when only files are of use. `again` takes it once more, by hand.
+A=$L/armed how=${1-}
+[ "$how" = again ] || mv -- "$A/back" "$A/undoing" 2>/dev/null || exit 0
+exec >"$A/log" 2>&1 </dev/null
+[ "$how" != late ] || systemctl kill --signal=KILL netplay-guard.service
+T=; command -v timeout >/dev/null && timeout -k 5 9 true 2>/dev/null && T='timeout -k 5'
+rm -f -- "$A/failed"
+bad() { echo "$1"; : >"$A/failed"; }
+one() {
+  if [ -n "$T" ]; then f=$1 $T 120 /bin/sh -c 'eval "unset f
+$f"'; else ( f=$1; set --; eval "$f" ); fi || bad "exit code $?: $1"
+}
+i=0; while [ -e "$A/$((i + 1)).path" ]; do i=$((i + 1)); done
+while [ "$i" -gt 0 ]; do
+  IFS= read -r p <"$A/$i.path"
+  if [ -e "$A/$i" ]; then
+    # Where it can't be replaced, as it is a mount point, it is written over.
+    rm -f -- "${p%/*}/.netplay-back"
+    { cp -a -- "$A/$i" "${p%/*}/.netplay-back" && mv -f -- "${p%/*}/.netplay-back" "$p"; } ||
+      { rm -f -- "${p%/*}/.netplay-back"; cat -- "$A/$i" >"$p"; } || bad "$p isn't as it was"
+    ! command -v restorecon >/dev/null || restorecon -- "$p"
+  else
+    rm -f -- "$p" || bad "$p is still there"
+  fi
+  case $p in /etc/netplan/*) [ "$how" != boot ] || ! command -v netplan >/dev/null || netplan generate ;; esac
+  i=$((i - 1))
+done
+sync -d -- "$A" 2>/dev/null || sync
+[ "$how" = boot ] || steps
+if [ -d /run/systemd/system ]; then
+  rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
+fi
+mv -- "$A/undoing" "$A/undone" 2>/dev/null
+[ ! -e "$A/failed" ]

@@ -1,0 +1,247 @@
+//! Segments that may cut the session off: armed with their way back, confirmed over a new connection, or taken back.
+//!
+//! The host itself makes the steps, by a process that outlives the session, and takes them back when nobody has disarmed them
+//! in time: also if the controller dies, the network is gone, or the host boots meanwhile. What disarms and what takes back are
+//! one renaming each of the same file, so exactly one of them comes to be.
+
+use super::batch::Verb;
+use super::execution::{Errand, Report, ended, problem};
+use super::host::{Going, Stop};
+use super::reader::Ending;
+use crate::event::{Problem, Status};
+use crate::plan::{Guard, Plan, Segment};
+use crate::resource::Inquiry;
+use crate::resource::probes::line::CommandLine;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What stands on a host of what was armed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// How far it is.
+    pub(super) stage: Armed,
+    /// The run, and who it was: `20261201T… root@head1 4711`.
+    pub(super) about: String,
+    /// What the way back said.
+    pub(super) log: String,
+}
+
+/// How far what was armed is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Armed {
+    /// Its steps run.
+    Running,
+    /// They have ended, and it waits for its confirmation.
+    Ended,
+    /// It is being taken back.
+    Undoing,
+    /// It was taken back.
+    Undone,
+    /// Not all of it could be.
+    Failed,
+    /// It was confirmed.
+    Kept,
+}
+
+impl Standing {
+    /// Reads its lines: `STAGE ABOUT`, then what the way back said.
+    pub(super) fn read(lines: &[&str]) -> Option<Standing> {
+        let (stage, about) = lines.first()?.split_once(' ')?;
+        let stage = match stage {
+            "running" => Armed::Running,
+            "ended" => Armed::Ended,
+            "undoing" => Armed::Undoing,
+            "undone" => Armed::Undone,
+            "failed" => Armed::Failed,
+            "kept" => Armed::Kept,
+            _ => return None,
+        };
+        Some(Standing { stage, about: about.to_owned(), log: lines[1..].join("\n").trim().to_owned() })
+    }
+
+    fn run(&self) -> &str {
+        self.about.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// How long one try to reach the host may take, so that a dead connection doesn't use up the time there is.
+const TRY: Duration = Duration::from_secs(10);
+/// How long a host that takes something back is given to be reachable again.
+const BACK: Duration = Duration::from_secs(60);
+
+/// What came of a segment that was armed.
+enum Verdict {
+    /// It is confirmed: what its steps gave, and the probe over the new connection.
+    Kept(Report),
+    /// It was taken back, or will be: why, and what is known of it.
+    Back(String),
+}
+
+impl Going<'_> {
+    /// Makes a segment that may cut the session off. False if the host has moved on since it was probed, so that nothing was
+    /// done.
+    pub(super) fn guarded(&mut self, plan: &mut Plan, segment: &Segment, guard: &Guard) -> Result<bool, Stop> {
+        if !self.kept.generation.contains_key(&segment.who) {
+            let message = "it could cut off the session, and only root can have the host take it back by itself";
+            let hint = Some("`become: true` in the play; `confirm: none` makes it all the same".to_owned());
+            let problem = Problem { kind: "risk", message: message.to_owned(), hint };
+            plan.taken_back(segment, Status::Failed, &problem, None);
+            return Ok(true);
+        }
+        let nonce = super::execution::nonce().map_err(Stop::Broken)?;
+        let nothing = Inquiry::new([]);
+        let began = Instant::now();
+        let errand = Errand { nonce: Some(&nonce), ..Errand::of(&segment.who, &nothing) };
+        let report = self.execute(&Errand { segment: Some(segment), ..errand })?;
+        match &report.ending {
+            Ending::Moved => return Ok(false),
+            Ending::Unarmed(_) => {
+                plan.taken_back(segment, Status::Failed, &ended(&report.ending), None);
+                self.kept.generation.clear();
+                return Ok(true);
+            }
+            Ending::Locked(_) | Ending::Unlockable(_) | Ending::Interrupted(_) => {
+                return Err(Stop::Broken(ended(&report.ending)));
+            }
+            _ => {}
+        }
+        let steps: u64 = segment.pieces.iter().map(|p| u64::from(p.seconds)).sum();
+        let most = Duration::from_secs(steps + u64::from(guard.timeout));
+        let inquiry = Inquiry::new(plan.questions(&segment.who));
+        let finished = report.standing.as_ref().is_some_and(|s| s.stage == Armed::Ended);
+        match self.confirm(segment, &nonce, &inquiry, began + most, finished)? {
+            Verdict::Kept(report) => {
+                plan.settle(segment, &report.steps);
+                plan.absorb(&segment.who, &report.answers.unwrap_or_default());
+                Ok(true)
+            }
+            Verdict::Back(why) => {
+                let hint =
+                    "see what kept the host from being reached, or the check from passing, before you try it again";
+                let problem = Problem { kind: "rolled_back", message: why, hint: Some(hint.to_owned()) };
+                let now = self.freshly(TRY, &Errand::of(&segment.who, &inquiry)).ok().and_then(|r| r.answers);
+                plan.taken_back(segment, Status::RolledBack, &problem, now.as_ref());
+                let message = "it was rolled back, and nothing else of the play is done here".to_owned();
+                Err(Stop::Broken(Problem { kind: "rolled_back", message, hint: None }))
+            }
+        }
+    }
+
+    /// Disarms it over a connection that was made after its steps had ended, if all that has to be true there is.
+    fn confirm(
+        &mut self,
+        segment: &Segment,
+        nonce: &Arc<str>,
+        inquiry: &Inquiry,
+        until: Instant,
+        mut finished: bool,
+    ) -> Result<Verdict, Stop> {
+        let nothing = Inquiry::new([]);
+        let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
+        let (mut last, mut refused) = (String::new(), None);
+        while Instant::now() < until + BACK {
+            let left = until.saturating_duration_since(Instant::now()).max(TRY);
+            let verb = match (&refused, finished) {
+                (Some(_), _) => Verb::Undo,
+                (None, true) if self.visit.confirm.is_none() => Verb::Keep,
+                _ => Verb::Look,
+            };
+            let inquiry = if verb == Verb::Keep { inquiry } else { &nothing };
+            let report = match self.freshly(left.min(TRY), &Errand { inquiry, ..look(verb) }) {
+                Ok(report) => report,
+                Err(problem) => {
+                    last = problem.message;
+                    std::thread::sleep(Duration::from_millis(500));
+                    continue;
+                }
+            };
+            let Some(standing) = report.standing.clone().filter(|s| s.run() == &*self.visit.shared.run) else {
+                return Ok(Verdict::Back(
+                    "what became of it isn't known: nothing of it is left on the host".to_owned(),
+                ));
+            };
+            match standing.stage {
+                Armed::Kept => return Ok(Verdict::Kept(report)),
+                // The connection may be older than the end of the steps.
+                Armed::Ended if !finished => finished = true,
+                Armed::Ended if refused.is_none() => match self.proven(segment)? {
+                    None => {
+                        // Over the same connection, which is new enough.
+                        let report = self.execute(&Errand { inquiry, ..look(Verb::Keep) });
+                        if let Ok(report) = report
+                            && report.standing.as_ref().is_some_and(|s| s.stage == Armed::Kept)
+                        {
+                            return Ok(Verdict::Kept(report));
+                        }
+                    }
+                    Some(why) => refused = Some(why),
+                },
+                Armed::Running | Armed::Ended | Armed::Undoing => {}
+                Armed::Undone | Armed::Failed => {
+                    let why = refused.unwrap_or(if last.is_empty() {
+                        "nobody could confirm it in time".to_owned()
+                    } else {
+                        format!("no new connection came to be: {last}")
+                    });
+                    if standing.stage == Armed::Failed {
+                        return Err(Stop::Broken(failed(&standing)));
+                    }
+                    return Ok(Verdict::Back(format!("{why}; the host is as it was before")));
+                }
+            }
+        }
+        let message =
+            format!("a change that may cut off the session isn't confirmed, and the host can't be reached: {last}");
+        let hint = "it takes the change back by itself; `netplay status` tells when it can be reached again".to_owned();
+        Err(Stop::Unreachable(Problem { kind: "rolled_back", message, hint: Some(hint) }))
+    }
+
+    /// Whether the play's own check passes on the host; why not.
+    fn proven(&mut self, segment: &Segment) -> Result<Option<String>, Stop> {
+        let Some(command) = self.visit.confirm.clone() else { return Ok(None) };
+        let argument = CommandLine::argument(30, &command);
+        let inquiry = Inquiry::new([CommandLine::ask(&argument)]);
+        let report = self.execute(&Errand::of(&segment.who, &inquiry))?;
+        if let Some(failure) = &report.failure {
+            return Ok(Some(format!("its check could not be made: {}", failure.message)));
+        }
+        let answers = report.answers.unwrap_or_default();
+        Ok(match answers.get::<CommandLine>(&argument) {
+            Ok(output) if output.code == 0 => None,
+            Ok(output) => Some(format!("its check ended with {}: {}", output.code, output.complaint())),
+            Err(trouble) => Some(format!("its check could not be made: {}", trouble.message)),
+        })
+    }
+
+    /// An execution over a new connection, all in so much time.
+    fn freshly(&mut self, within: Duration, errand: &Errand<'_>) -> Result<Report, Problem> {
+        self.session = None;
+        let (deadline, hasty) = (self.deadline.clone(), self.hasty.clone());
+        (self.deadline, self.hasty) = (deadline.within(within), deadline.within(within));
+        let result = self.connect().and_then(|()| self.execute(errand));
+        (self.deadline, self.hasty) = (deadline, hasty);
+        let report = result.map_err(Stop::problem)?;
+        match (&report.ending, &report.failure) {
+            (Ending::Complete, _) => Ok(report),
+            (_, Some(failure)) => Err(problem(failure)),
+            (ending, None) => Err(ended(ending)),
+        }
+    }
+}
+
+/// That a way back wasn't taken to its end.
+pub(super) fn failed(standing: &Standing) -> Problem {
+    let said = standing.log.lines().last().unwrap_or_default();
+    Problem {
+        kind: "rolled_back",
+        message: format!("run {} was to be taken back here, and not all of it could be: {said}", standing.run()),
+        hint: Some(
+            "read /var/lib/netplay/armed/log on the host; `sh /var/lib/netplay/armed/undone again` tries it again, and when all is \
+             mended `rm -r /var/lib/netplay/armed` lets netplay go on"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! What is armed, run by real shells of this machine without its systemd: what that adds is tested in the lab.
+
+use crate::engine::batch::tests::{Host, NONCE, codes, feed, piece, put, run, shells};
+use crate::engine::batch::{Batch, Change, Verb};
+use crate::engine::reader::{Ending, Reader};
+use crate::plan::{Guard, Piece};
+use crate::resource::{Step, Undo};
+use crate::shell::Script;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The same shells where no systemd is seen.
+fn apart() -> Vec<Vec<&'static str>> {
+    let user = r#"r=; [ "$(id -u)" = 0 ] || r=-r; exec /usr/bin/unshare $r -m /bin/sh -c 'mount -t tmpfs tmpfs /run; exec "$@"' sh "$@""#;
+    shells().into_iter().map(|shell| [&["/bin/sh", "-c", user, "sh"][..], &shell].concat()).collect()
+}
+
+fn arm(host: &Host, pieces: &[Piece], guard: &Guard, generation: u64) -> String {
+    let change = Change { pieces, generation: Some(generation), holder: "root@h 1", guard: Some(guard) };
+    let batch = Batch { nonce: NONCE, run: "r7", folders: host.folders(), change: Some(change), ..Batch::default() };
+    Batch { state: true, ..batch }.compose()
+}
+
+fn found(host: &Host, verb: Verb) -> String {
+    let batch = Batch { nonce: NONCE, run: "r7", folders: host.folders(), ..Batch::default() };
+    Batch { found: Some((5, verb)), state: true, ..batch }.compose()
+}
+
+fn stage(reader: &Reader) -> String {
+    let state = reader.state().unwrap_or_default();
+    let mut lines = state.lines().skip_while(|l| *l != "armed").skip(1);
+    lines.next().and_then(|l| l.split(' ').next()).unwrap_or_default().to_owned()
+}
+
+fn way(host: &Host, timeout: u32, steps: &[&str]) -> Guard {
+    let steps = steps.iter().map(|s| Script::new().user(s)).collect();
+    Guard { timeout, files: vec![host.path("old"), host.path("new")], undo: vec![Undo { steps, ..Undo::default() }] }
+}
+
+/// A file that is replaced, one that is new, and something live.
+fn pieces(host: &Host) -> Vec<Piece> {
+    std::fs::write(host.path("old"), "before\n").unwrap();
+    let live = run(&format!("echo live >>{}; echo did it", host.path("live")));
+    let write = |name: &str| Step::Put(put(host.path(name), b"after\n"));
+    vec![piece(1, &[], &[], live), piece(2, &[1], &[], write("old")), piece(3, &[2], &[], write("new"))]
+}
+
+fn text(host: &Host, name: &str) -> String {
+    std::fs::read_to_string(host.path(name)).unwrap_or_default()
+}
+
+fn eventually(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_is_confirmed_stays() {
+    for shell in apart() {
+        let host = Host::new();
+        let pieces = pieces(&host);
+        let reader = feed(&shell, &arm(&host, &pieces, &way(&host, 60, &["false"]), 0));
+        assert_eq!((reader.ending(), stage(&reader)), (&Ending::Complete, "ended".to_owned()), "{shell:?}");
+        // Nobody else changes anything meanwhile.
+        let other = feed(&shell, &arm(&host, &pieces, &way(&host, 60, &[]), 1));
+        assert_eq!(*other.ending(), Ending::Locked("root@h 1".to_owned()), "{shell:?}");
+        assert_eq!((text(&host, "old"), text(&host, "live")), ("after\n".into(), "live\n".into()));
+        let reader = feed(&shell, &found(&host, Verb::Look));
+        assert_eq!(stage(&reader), "ended", "{shell:?}");
+        let reader = feed(&shell, &found(&host, Verb::Keep));
+        assert_eq!(stage(&reader), "kept", "{shell:?}");
+        assert_eq!(codes(&reader), [1, 2, 3].map(|id| (id, "0".to_owned())), "{shell:?}: what the steps gave is there");
+        assert!(!Path::new(&host.path("lib/armed")).exists());
+        assert_eq!((text(&host, "old"), text(&host, "new")), ("after\n".into(), "after\n".into()));
+        assert_eq!(text(&host, "run/generation"), "2\n", "{shell:?}");
+    }
+}
+
+#[test]
+fn what_nobody_confirms_is_taken_back() {
+    for shell in apart() {
+        let host = Host::new();
+        std::fs::write(host.path("old"), "").unwrap();
+        let undo = format!("echo back >>{}; test ! -e {}", host.path("live"), host.path("new"));
+        let before = || std::fs::metadata(host.path("old")).unwrap().permissions();
+        let pieces = pieces(&host);
+        let mode = before();
+        let reader = feed(&shell, &arm(&host, &pieces, &way(&host, 1, &[&undo]), 0));
+        assert_eq!(*reader.ending(), Ending::Complete, "{shell:?}");
+        eventually("it is taken back", || Path::new(&host.path("lib/armed/undone")).exists());
+        assert_eq!((text(&host, "old"), before()), ("before\n".into(), mode), "{shell:?}");
+        assert!(!Path::new(&host.path("new")).exists(), "{shell:?}");
+        assert_eq!(text(&host, "live"), "live\nback\n", "{shell:?}: the files are as they were before it");
+        // It is too late for a confirmation then.
+        let reader = feed(&shell, &found(&host, Verb::Keep));
+        assert_eq!(stage(&reader), "undone", "{shell:?}");
+        assert_eq!(text(&host, "old"), "before\n");
+    }
+}
+
+#[test]
+fn it_is_taken_back_at_once_where_a_step_runs_over_its_time_or_a_check_fails() {
+    for shell in apart() {
+        let host = Host::new();
+        let mut hangs = pieces(&host);
+        hangs.push(Piece::of_test(4, &[], &[], crate::plan::Work::Step(run("sleep 60")), 1));
+        feed(&shell, &arm(&host, &hangs, &way(&host, 60, &[]), 0));
+        eventually("a step over its time", || Path::new(&host.path("lib/armed/undone")).exists());
+        assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+        let host = Host::new();
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 60, &["echo no; exit 3"]), 0));
+        let reader = feed(&shell, &found(&host, Verb::Undo));
+        assert_eq!(stage(&reader), "failed", "{shell:?}: what doesn't succeed is told");
+        assert!(reader.state().unwrap().contains("exit code 3"), "{:?}", reader.state());
+        assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+    }
+}
+
+#[test]
+fn confirming_and_taking_back_never_both_come_to_be() {
+    let shell = &apart()[0];
+    for round in 0..300 {
+        let host = Host::new();
+        let folder = host.path("lib/armed");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(host.path("run")).unwrap();
+        for (name, body) in [("about", "r7 root@h 1\n"), ("back", ""), ("1.path", ""), ("1", "before\n")] {
+            std::fs::write(format!("{folder}/{name}"), body).unwrap();
+        }
+        std::fs::write(format!("{folder}/1.path"), format!("{}\n", host.path("old"))).unwrap();
+        std::fs::write(host.path("run/ended"), "").unwrap();
+        std::fs::write(host.path("old"), "after\n").unwrap();
+        let back =
+            format!("L={} R={}\nsteps() {{ :; }}\n{}", host.path("lib"), host.path("run"), include_str!("back.sh"));
+        std::fs::write(format!("{folder}/back"), back).unwrap();
+        let mut timer =
+            std::process::Command::new("/bin/sh").arg(format!("{folder}/back")).arg("timer").spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(round * 20));
+        let reader = feed(shell, &found(&host, Verb::Keep));
+        timer.wait().unwrap();
+        let kept = stage(&reader) == "kept";
+        assert_eq!(text(&host, "old"), if kept { "after\n" } else { "before\n" }, "round {round}: {}", stage(&reader));
+    }
+}

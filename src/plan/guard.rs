@@ -1,0 +1,98 @@
+//! What may cut the session off: it goes into segments of its own, which are taken back unless they are confirmed.
+
+use super::{Confirming, Guard, Now, Outcome, Plan, Segment, Status, Who, settle};
+use crate::event::Problem;
+use crate::resource::{Answers, Assessment, Change, Reading, Risk, Trouble};
+
+impl Plan {
+    /// Why something that may cut the session off isn't done, if it isn't.
+    pub(super) fn unconfirmable(&self, assessment: &Assessment) -> Option<Trouble> {
+        let Risk::Link(why) = &assessment.risk else { return None };
+        let hint = match self.policy.confirm {
+            Confirming::Never => return None,
+            Confirming::Within { .. } if assessment.undo.is_some() => return None,
+            Confirming::Within { .. } => {
+                "netplay can't take such a change back by itself; `confirm: none` in the play makes it all the same"
+            }
+            Confirming::Impossible => {
+                "no new connection can confirm it on the machine that netplay runs on; `confirm: none` in the play makes it all \
+                 the same"
+            }
+        };
+        Some(Trouble::new(format!("it could cut off the session: {why}")).hint(hint))
+    }
+
+    /// Whether what is to be done at a position goes into a segment that has to be confirmed.
+    pub(super) fn is_risky(&self, i: usize) -> bool {
+        let Now::Ready(a) = &self.slots[i].now else { return false };
+        match self.policy.confirm {
+            Confirming::Within { all, .. } => match a.risk {
+                Risk::None => false,
+                Risk::Beside => all && a.undo.is_some(),
+                Risk::Link(_) => a.undo.is_some(),
+            },
+            Confirming::Never | Confirming::Impossible => false,
+        }
+    }
+
+    /// Whether it or a handler that it calls for does: what a handler makes take effect is taken back with it.
+    pub(super) fn goes_with_risk(&self, i: usize) -> bool {
+        let n = self.play.resources.len();
+        let calls = || self.graph.notify.get(i).into_iter().flatten();
+        let has_way_back = || matches!(&self.slots[i].now, Now::Ready(a) if a.undo.is_some());
+        self.is_risky(i) || (i < n && has_way_back() && calls().any(|&h| self.is_risky(n + h)))
+    }
+
+    /// The risky handlers that these call for.
+    pub(super) fn risky_handlers(&self, who: &Who, resources: &[usize]) -> Vec<usize> {
+        let n = self.play.resources.len();
+        let called = |h: &usize| self.notifiers(*h).any(|i| resources.contains(&i) && !self.doomed(i));
+        let ready = |h: &usize| self.is_risky(n + h) && self.who[n + h] == *who && self.judge_handler(*h).is_none();
+        (0..self.play.handlers.len()).filter(called).filter(ready).collect()
+    }
+
+    /// A segment with its way back: what its handlers have restarted is restarted again when all else is as it was.
+    pub(super) fn guarded(&mut self, who: Who, resources: Vec<usize>, handlers: Vec<usize>) -> Segment {
+        let n = self.play.resources.len();
+        let Confirming::Within { timeout, .. } = self.policy.confirm else {
+            return self.segment(who, resources, handlers);
+        };
+        let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new() };
+        for i in resources.iter().rev().copied().chain(handlers.iter().map(|h| n + h)) {
+            let Now::Ready(a) = &self.slots[i].now else { continue };
+            let more = a.undo.iter().flat_map(|undo| &undo.files);
+            for path in a.files.iter().map(|file| &file.path).chain(more) {
+                if !guard.files.contains(path) {
+                    guard.files.push(path.clone());
+                }
+            }
+            guard.undo.extend(a.undo.clone());
+        }
+        guard.files.reverse();
+        Segment { guard: Some(guard), ..self.segment(who, resources, handlers) }
+    }
+
+    /// A segment was taken back, or never begun; why is told of all in it, and what the host is like now, if that is known.
+    pub fn taken_back(&mut self, segment: &Segment, status: Status, problem: &Problem, now: Option<&Answers>) {
+        let n = self.play.resources.len();
+        for i in segment.resources.iter().copied().chain(segment.handlers.iter().map(|h| n + h)) {
+            let (changes, files, mut warnings) = match std::mem::replace(&mut self.slots[i].now, Now::Unprobed) {
+                Now::Ready(a) => (a.changes, a.files, a.warnings),
+                Now::Applied(applied) => (applied.before.changes, applied.before.files, applied.before.warnings),
+                other => {
+                    self.slots[i].now = other;
+                    continue;
+                }
+            };
+            if let Some(Ok(Reading::State(found))) = now.map(|now| self.item(i).resource.assess(now)) {
+                let differs = |c: &&Change| !changes.iter().any(|was| was.field == c.field && was.from == c.from);
+                let differing: Vec<Change> = found.changes.iter().filter(differs).cloned().collect();
+                if !differing.is_empty() || found.changes.len() != changes.len() {
+                    warnings.push(format!("it isn't as it was before: {}", settle::differs(&differing)));
+                }
+            }
+            let error = Some(problem.clone());
+            self.finish(i, Outcome { error, changes, files, warnings, ..Outcome::of(i, status) }, None, false);
+        }
+    }
+}

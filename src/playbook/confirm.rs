@@ -1,0 +1,71 @@
+//! `confirm` of a play: how changes that may cut a host off are confirmed over a new connection, or taken back.
+
+use crate::error::{Error, Errors};
+use crate::resource::{Key, spec};
+use crate::yaml::Node;
+use std::sync::Arc;
+
+/// Its keys.
+pub const CONFIRM_KEYS: &[Key] = &[
+    Key::default(
+        "timeout",
+        "seconds",
+        "60",
+        "How long after such a change a host waits for its confirmation before it takes it back.",
+    ),
+    Key::default(
+        "all",
+        "boolean",
+        "false",
+        "Whether changes of interfaces, links and rules that don't carry the session are confirmed too.",
+    ),
+    Key::optional(
+        "command",
+        "string",
+        "A command that must succeed on the host after the change, as root, by sh: otherwise it is taken back.",
+    ),
+];
+
+/// What it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confirm {
+    /// Seconds from the end of a change until the host takes it back.
+    pub timeout: u32,
+    /// Whether what doesn't carry the session is confirmed too.
+    pub all: bool,
+    /// What must succeed on the host before.
+    pub command: Option<Arc<str>>,
+}
+
+impl Default for Confirm {
+    fn default() -> Confirm {
+        Confirm { timeout: 60, all: false, command: None }
+    }
+}
+
+/// Reads it. Nothing for `none`: such changes are made unconfirmed.
+pub(super) fn read(node: Option<&Node>) -> Result<Option<Confirm>, Errors> {
+    let mut confirm = Confirm::default();
+    let Some(node) = node.filter(|n| !n.is_null()) else { return Ok(Some(confirm)) };
+    if node.text() == Some("none") {
+        return Ok(None);
+    }
+    if node.as_map().is_none() {
+        let error =
+            Error::playbook(&node.span, format!("`confirm` takes a mapping or `none`, not {}", node.describe()));
+        return Err(error.hint("write `confirm: {timeout: 60}`").into());
+    }
+    let mut errors = spec::check("confirm", node, CONFIRM_KEYS);
+    let mut keep = |found: Result<(), Error>| errors.extend(found.err());
+    let get = |key: &str| node.get(key).filter(|n| !n.is_null());
+    if let Some(value) = get("timeout") {
+        keep(spec::int("timeout", value, 5..=3600).map(|n| confirm.timeout = u32::try_from(n).unwrap_or(60)));
+    }
+    if let Some(value) = get("all") {
+        keep(spec::truth("all", value).map(|all| confirm.all = all));
+    }
+    if let Some(value) = get("command") {
+        keep(spec::text("command", value).map(|text| confirm.command = Some(text.into())));
+    }
+    if errors.is_empty() { Ok(Some(confirm)) } else { Err(Errors(errors)) }
+}
