@@ -141,7 +141,8 @@ lock() {
   # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
   flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
   # What waits for its confirmation belongs to a run that goes on.
-  if [ -e "$L/armed/back" ]; then h=; IFS= read -r h <"$L/armed/about"; printf '\n%s locked %s\n' "$N" "${h#* }" >&3; exit 75; fi
+  if [ -e "$L/armed/back" ]; then h=; IFS= read -r h <"$L/armed/about"; printf '\n%s armed %s\n' "$N" "$h" >&3; exit 75; fi
+  [ ! -e "$L/armed/undone" ] || [ -e "$L/armed/failed" ] || rm -rf -- "$L/armed"
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
   if [ $((g % 2)) = 1 ]; then g=$((g + 1)); count "$g"; printf '\n%s moved\n' "$N" >&3; exit 0; fi
@@ -205,7 +206,7 @@ arm() {
 #   unarmed WHY
 unarmed() {
   rm -rf -- "$L/armed.new" "$L/armed"; count $((g + 2))
-  printf '\n%s unarmed %s\n' "$N" "$(printf '%s' "$1" | grep -v ' records \(in\|out\)$' | head -n 1)" >&3; exit 75
+  printf '\n%s unarmed %s\n' "$N" "$(printf '%s' "$1" | grep -v -e ' records ' -e ' copied' | head -n 1)" >&3; exit 75
 }
 
 # Waits for the steps that were armed, tells what they gave, and disarms them if that is asked (`keep`), or has the way back
@@ -219,12 +220,13 @@ found() {
     sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }
   done
   [ ! -e "$R/spool" ] || cat -- "$R/spool" >&3
+  if [ -e "$a/undone" ] && [ ! -e "$a/failed" ]; then rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=undone; return; fi
   [ "$2" = keep ] && [ -e "$R/ended" ] && mv -- "$a/back" "$a/kept" 2>/dev/null || return 0
   if [ -d /run/systemd/system ]; then
     systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null
     rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
   fi
-  rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=1
+  rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=kept
   g=0; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   [ $((g % 2)) = 0 ] || count $((g + 1))
 }
@@ -232,7 +234,7 @@ found() {
 # What stands of what was armed: whose it is, and whether it waits, is being undone, was undone, or was kept.
 standing() {
   a=$L/armed
-  if [ "${disarmed-}" = 1 ]; then printf 'armed\nkept %s\nend of armed\n' "$RUN"; return; fi
+  if [ -n "${disarmed-}" ]; then printf 'armed\n%s %s\nend of armed\n' "$disarmed" "$RUN"; return; fi
   [ -f "$a/about" ] || return 0
   echo armed
   s=kept

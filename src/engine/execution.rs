@@ -155,6 +155,7 @@ impl Going<'_> {
         let complete = *reader.ending() == Ending::Complete;
         let answers = complete.then(|| errand.inquiry.answers(reader.outputs(errand.inquiry.fragments())));
         let standing = reader.state().and_then(|state| standing(&state));
+        self.kept.standing.clone_from(&standing);
         Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed, standing })
     }
 
@@ -225,6 +226,13 @@ pub(super) fn ended(ending: &Ending) -> Problem {
             FailureKind::Interrupted.name(),
             format!("the run was interrupted while it waited for {holder}, and nothing was changed"),
             None,
+        ),
+        Ending::Armed(by) => (
+            "lock",
+            format!(
+                "run {by} has made a change that may cut the host off, and it isn't confirmed yet; nothing was changed"
+            ),
+            Some("if that run is gone, the host takes the change back by itself: run it again after that"),
         ),
         Ending::Unarmed(why) => (
             "risk",

@@ -3,6 +3,7 @@
 use super::batch::Folders;
 use super::boot::Note;
 use super::execution::{Errand, ended, problem};
+use super::guard::{Armed, Standing};
 use super::reader::Ending;
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
@@ -375,6 +376,8 @@ pub(super) struct Kept {
     pub(super) proven: bool,
     /// Whether an earlier run has begun a boot for what this play doesn't have.
     pub(super) foreign: bool,
+    /// What stands of what was armed, as last read.
+    pub(super) standing: Option<Standing>,
     /// Why it would be booted, after a check.
     pub(super) foreseen: Vec<String>,
     /// Why it is never booted, if it isn't.
@@ -398,6 +401,7 @@ impl Default for Kept {
             note: None,
             proven: false,
             foreign: false,
+            standing: None,
             foreseen: Vec::new(),
             unbootable: None,
         }
@@ -492,6 +496,12 @@ impl Going<'_> {
             self.probe(plan, &who, true)?;
         }
         self.survey(plan, true)?;
+        if let Some(standing) = self.kept.standing.clone().filter(|s| s.stage != Armed::Kept) {
+            if standing.stage == Armed::Failed && !self.visit.policy.check {
+                return Err(Stop::Broken(super::guard::failed(&standing)));
+            }
+            self.kept.warnings.push(standing.told());
+        }
         if let Some(note) = self.kept.note.clone().filter(|n| *n.run != *self.visit.shared.run && !self.kept.proven) {
             let policy = self.visit.policy;
             if note.is_alive(&self.visit.shared.whence) && !policy.check {
@@ -686,7 +696,10 @@ impl Going<'_> {
         if report.ending == Ending::Moved {
             return Ok(false);
         }
-        if matches!(report.ending, Ending::Locked(_) | Ending::Unlockable(_) | Ending::Interrupted(_)) {
+        if matches!(
+            report.ending,
+            Ending::Locked(_) | Ending::Armed(_) | Ending::Unlockable(_) | Ending::Interrupted(_)
+        ) {
             return Err(Stop::Broken(ended(&report.ending)));
         }
         if let (Ending::Silent, None) = (&report.ending, &report.failure) {

@@ -69,6 +69,8 @@ pub enum Ending {
     Locked(String),
     /// The host can't be locked, so nothing was changed: why.
     Unlockable(String),
+    /// A change of a run that may cut the session off waits for its confirmation: which run, and whose.
+    Armed(String),
     /// The way back of what may cut the session off can't be stored, so nothing was changed: why.
     Unarmed(String),
     /// The host's state isn't the one that was probed, so nothing was changed.
@@ -269,6 +271,7 @@ impl Reader {
             "locked" => over(Ending::Locked(who())),
             "noflock" => over(Ending::Unlockable("the host has no `flock` (util-linux)".to_owned())),
             "nolock" => over(Ending::Unlockable(rest.to_owned())),
+            "armed" => over(Ending::Armed(who())),
             "unarmed" => over(Ending::Unarmed(rest.to_owned())),
             "waiting" | "turn" if self.yields.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
                 over(Ending::Interrupted(self.waited_for.clone().unwrap_or_else(who)))

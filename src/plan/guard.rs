@@ -1,8 +1,8 @@
 //! What may cut the session off: it goes into segments of its own, which are taken back unless they are confirmed.
 
-use super::{Confirming, Guard, Now, Outcome, Plan, Segment, Status, Who, settle};
+use super::{Confirming, Guard, Now, Outcome, Plan, Segment, Status, Who};
 use crate::event::Problem;
-use crate::resource::{Answers, Assessment, Change, Reading, Risk, Trouble};
+use crate::resource::{Answers, Assessment, Change, Reading, Risk, Step, Trouble};
 
 impl Plan {
     /// Why something that may cut the session off isn't done, if it isn't.
@@ -60,8 +60,12 @@ impl Plan {
         let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new() };
         for i in resources.iter().rev().copied().chain(handlers.iter().map(|h| n + h)) {
             let Now::Ready(a) = &self.slots[i].now else { continue };
+            let put = a.steps.iter().filter_map(|step| match step {
+                Step::Put(put) => Some(&put.path),
+                Step::Run(_) | Step::Share(_) => None,
+            });
             let more = a.undo.iter().flat_map(|undo| &undo.files);
-            for path in a.files.iter().map(|file| &file.path).chain(more) {
+            for path in a.files.iter().map(|file| &file.path).chain(put).chain(more) {
                 if !guard.files.contains(path) {
                     guard.files.push(path.clone());
                 }
@@ -85,10 +89,15 @@ impl Plan {
                 }
             };
             if let Some(Ok(Reading::State(found))) = now.map(|now| self.item(i).resource.assess(now)) {
-                let differs = |c: &&Change| !changes.iter().any(|was| was.field == c.field && was.from == c.from);
-                let differing: Vec<Change> = found.changes.iter().filter(differs).cloned().collect();
-                if !differing.is_empty() || found.changes.len() != changes.len() {
-                    warnings.push(format!("it isn't as it was before: {}", settle::differs(&differing)));
+                let now = |was: &Change| {
+                    let still = found.changes.iter().find(|c| c.field == was.field);
+                    still.map_or_else(|| was.to.clone(), |c| c.from.clone())
+                };
+                let differs = |was: &&Change| now(was) != was.from;
+                let show = |was: &Change| format!("{} was {} and is {}", was.field, was.from, now(was));
+                let differing: Vec<String> = changes.iter().filter(differs).map(show).collect();
+                if !differing.is_empty() {
+                    warnings.push(format!("it isn't as it was before: {}", differing.join("; ")));
                 }
             }
             let error = Some(problem.clone());

@@ -119,6 +119,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Whether it runs handlers, which restart or reload what goes on by itself after that.
+    pub fn restarts(&self) -> bool {
+        !self.handlers.is_empty()
+    }
+
     /// A step of the engine's own, which belongs to no resource.
     pub fn alone(who: Who, step: Step, seconds: u32) -> Segment {
         let work = Work::Step(step);

@@ -21,7 +21,7 @@
 
 use super::probes::whole::{Content, Found, Kind, WholeFile};
 use super::spec::{Key, Spec};
-use super::{Answers, Change, Claim, FileDiff, Obstacle, Put, Question, Step, Trouble};
+use super::{Answers, Change, Claim, FileDiff, Obstacle, Put, Question, Step, Trouble, Undo};
 use crate::error::Error;
 use crate::shell::Script;
 use std::fmt::Write as _;
@@ -277,6 +277,11 @@ impl Kept {
             }],
             _ => Vec::new(),
         }
+    }
+
+    /// The file that the steps write or take away, to be put back.
+    pub fn undo(&self) -> Undo {
+        Undo { files: vec![self.wanted.path()], ..Undo::default() }
     }
 
     /// Why it can't last on this host.

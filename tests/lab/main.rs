@@ -9,6 +9,7 @@
 
 mod breaks;
 mod check;
+mod confirm;
 mod content;
 mod engine;
 mod faults;

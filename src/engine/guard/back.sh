@@ -2,6 +2,7 @@
 # that made the steps, when nobody has disarmed it in time (`timer`), a timer of the system's should that be gone (`late`), or a
 # unit before the network is up (`boot`), when only files are of use. `again` takes it once more, by hand.
 A=$L/armed how=${1-}
+umask 077
 [ "$how" = again ] || mv -- "$A/back" "$A/undoing" 2>/dev/null || exit 0
 exec >"$A/log" 2>&1 </dev/null
 [ "$how" != late ] || systemctl kill --signal=KILL netplay-guard.service
@@ -33,4 +34,5 @@ if [ -d /run/systemd/system ]; then
   rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
 fi
 mv -- "$A/undoing" "$A/undone" 2>/dev/null
+[ "$how" = late ] || [ ! -d /run/systemd/system ] || systemctl --no-block stop netplay-late.timer
 [ ! -e "$A/failed" ]

@@ -62,10 +62,27 @@ impl Standing {
     fn run(&self) -> &str {
         self.about.split(' ').next().unwrap_or_default()
     }
+
+    /// What a later run says of it.
+    pub(super) fn told(&self) -> String {
+        let (run, by) = self.about.split_once(' ').unwrap_or((&self.about, "somebody"));
+        let what = format!("run {run} of {by} made a change that could have cut the host off");
+        match self.stage {
+            Armed::Running | Armed::Ended => format!("{what}, and it isn't confirmed yet: it will be taken back"),
+            Armed::Undoing => format!("{what}, and it is being taken back"),
+            Armed::Undone => format!("{what}; nobody confirmed it, and it was taken back"),
+            Armed::Failed => failed(self).message,
+            Armed::Kept => format!("{what}, and it was confirmed"),
+        }
+    }
 }
 
 /// How long one try to reach the host may take, so that a dead connection doesn't use up the time there is.
 const TRY: Duration = Duration::from_secs(10);
+/// How long after the end of the steps the connection is made that confirms them: what a link, a rule and a service do about
+/// them isn't over when the commands are. A network service that was restarted drops addresses a second or two later.
+const SETTLED: Duration = Duration::from_secs(1);
+const RESTARTED: Duration = Duration::from_secs(5);
 /// How long a host that takes something back is given to be reachable again.
 const BACK: Duration = Duration::from_secs(60);
 
@@ -100,7 +117,7 @@ impl Going<'_> {
                 self.kept.generation.clear();
                 return Ok(true);
             }
-            Ending::Locked(_) | Ending::Unlockable(_) | Ending::Interrupted(_) => {
+            Ending::Locked(_) | Ending::Armed(_) | Ending::Unlockable(_) | Ending::Interrupted(_) => {
                 return Err(Stop::Broken(ended(&report.ending)));
             }
             _ => {}
@@ -108,7 +125,7 @@ impl Going<'_> {
         let steps: u64 = segment.pieces.iter().map(|p| u64::from(p.seconds)).sum();
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
         let inquiry = Inquiry::new(plan.questions(&segment.who));
-        let finished = report.standing.as_ref().is_some_and(|s| s.stage == Armed::Ended);
+        let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
         match self.confirm(segment, &nonce, &inquiry, began + most, finished)? {
             Verdict::Kept(report) => {
                 plan.settle(segment, &report.steps);
@@ -134,20 +151,24 @@ impl Going<'_> {
         nonce: &Arc<str>,
         inquiry: &Inquiry,
         until: Instant,
-        mut finished: bool,
+        mut finished: Option<Instant>,
     ) -> Result<Verdict, Stop> {
         let nothing = Inquiry::new([]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
         let (mut last, mut refused) = (String::new(), None);
+        let settle = if segment.restarts() { RESTARTED } else { SETTLED };
         while Instant::now() < until + BACK {
             let left = until.saturating_duration_since(Instant::now()).max(TRY);
             let verb = match (&refused, finished) {
                 (Some(_), _) => Verb::Undo,
-                (None, true) if self.visit.confirm.is_none() => Verb::Keep,
+                (None, Some(_)) if self.visit.confirm.is_none() => Verb::Keep,
                 _ => Verb::Look,
             };
-            let inquiry = if verb == Verb::Keep { inquiry } else { &nothing };
-            let report = match self.freshly(left.min(TRY), &Errand { inquiry, ..look(verb) }) {
+            if let Some(since) = finished {
+                std::thread::sleep(settle.saturating_sub(since.elapsed()));
+            }
+            let asked = if verb == Verb::Keep { inquiry } else { &nothing };
+            let report = match self.freshly(left.min(TRY), &Errand { inquiry: asked, ..look(verb) }) {
                 Ok(report) => report,
                 Err(problem) => {
                     last = problem.message;
@@ -163,7 +184,7 @@ impl Going<'_> {
             match standing.stage {
                 Armed::Kept => return Ok(Verdict::Kept(report)),
                 // The connection may be older than the end of the steps.
-                Armed::Ended if !finished => finished = true,
+                Armed::Ended if finished.is_none() => finished = Some(Instant::now()),
                 Armed::Ended if refused.is_none() => match self.proven(segment)? {
                     None => {
                         // Over the same connection, which is new enough.
@@ -179,7 +200,7 @@ impl Going<'_> {
                 Armed::Running | Armed::Ended | Armed::Undoing => {}
                 Armed::Undone | Armed::Failed => {
                     let why = refused.unwrap_or(if last.is_empty() {
-                        "nobody could confirm it in time".to_owned()
+                        "no new connection came to be in time".to_owned()
                     } else {
                         format!("no new connection came to be: {last}")
                     });
@@ -217,6 +238,7 @@ impl Going<'_> {
     fn freshly(&mut self, within: Duration, errand: &Errand<'_>) -> Result<Report, Problem> {
         self.session = None;
         let (deadline, hasty) = (self.deadline.clone(), self.hasty.clone());
+        // An interruption waits for it, as for all that is under way.
         (self.deadline, self.hasty) = (deadline.within(within), deadline.within(within));
         let result = self.connect().and_then(|()| self.execute(errand));
         (self.deadline, self.hasty) = (deadline, hasty);

@@ -66,7 +66,7 @@ fn what_is_confirmed_stays() {
         assert_eq!((reader.ending(), stage(&reader)), (&Ending::Complete, "ended".to_owned()), "{shell:?}");
         // Nobody else changes anything meanwhile.
         let other = feed(&shell, &arm(&host, &pieces, &way(&host, 60, &[]), 1));
-        assert_eq!(*other.ending(), Ending::Locked("root@h 1".to_owned()), "{shell:?}");
+        assert_eq!(*other.ending(), Ending::Armed("r7 root@h 1".to_owned()), "{shell:?}");
         assert_eq!((text(&host, "old"), text(&host, "live")), ("after\n".into(), "live\n".into()));
         let reader = feed(&shell, &found(&host, Verb::Look));
         assert_eq!(stage(&reader), "ended", "{shell:?}");

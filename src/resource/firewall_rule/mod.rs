@@ -339,7 +339,9 @@ impl Resource for FirewallRule {
     }
 
     fn undo(&self, now: &State) -> Option<Undo> {
-        now.work.as_ref().ok()?.undo.clone()
+        let mut undo = now.work.as_ref().ok()?.undo.clone()?;
+        undo.files.extend(now.boot.iter().flat_map(|kept| kept.undo().files));
+        Some(undo)
     }
 
     fn risk(&self, now: &State) -> Risk {

@@ -307,7 +307,7 @@ impl Resource for Nic {
         };
         let old: Vec<(Kind, Vec<(String, String)>)> = self.changes(now).map(old).collect();
         let script = Nic::script(&self.interface, old.iter().map(|(kind, pairs)| (*kind, pairs.as_slice())));
-        Some(Undo { steps: if old.is_empty() { Vec::new() } else { vec![script] }, ..Undo::default() })
+        Some(Undo { steps: if old.is_empty() { Vec::new() } else { vec![script] }, ..now.boot.undo() })
     }
 
     fn obstacle(&self, now: &State) -> Option<Obstacle> {

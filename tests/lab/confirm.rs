@@ -1,0 +1,227 @@
+//! Changes that cut the session off: they are confirmed over a new connection, or the host takes them back.
+
+use crate::harness::{Host, Hosts, Kind, Netplay, Run};
+use crate::told::Told;
+use std::time::{Duration, Instant};
+
+fn play(hosts: &Hosts, confirm: &str, rest: &str) -> Netplay {
+    let playbook = format!("- hosts: all\n  become: true\n  confirm: {confirm}\n{rest}");
+    Netplay::new(hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", "site.yaml"])
+        .file("site.yaml", &playbook)
+}
+
+/// What is told of a resource that was rolled back or failed.
+fn why(told: &Told, address: &str) -> String {
+    let line = told.run.stdout.lines().find(|l| l.contains(&format!("\"address\":\"{address}\"")));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Nothing is left of what was armed, and nothing waits to take something back.
+fn disarmed(host: Host<'_>) {
+    host.sh(
+        "sleep 1; ! ls -d /var/lib/netplay/armed /var/lib/netplay/armed.new /etc/systemd/system/netplay-back.service \
+         /etc/systemd/system/sysinit.target.wants/netplay-back.service 2>/dev/null
+         ! pgrep -f armed/guard; ! systemctl is-active --quiet netplay-late.timer netplay-guard.service",
+    );
+}
+
+const DROP: &str = "  resources:
+    - firewall_rule: {name: lock-out, port: 22, protocol: tcp, action: drop}
+    - copy: {dest: /etc/independent, content: x}
+    - copy: {dest: /etc/dependent, content: x}
+      after: firewall_rule:lock-out\n";
+
+/// Has the tables there, so that what is compared is what a rule made.
+fn tables(host: Host<'_>) {
+    host.sh("for c in iptables ip6tables; do $c -A INPUT -j ACCEPT; $c -D INPUT -j ACCEPT; done");
+}
+
+fn rules(host: Host<'_>) -> String {
+    host.sh("iptables-save 2>/dev/null | grep -v '^#' | sed 's/\\[.*\\]//'; nft list ruleset; ls /etc/netplay/reapply.d 2>/dev/null || :")
+}
+
+#[test]
+fn a_rule_that_locks_out_is_taken_back() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    tables(host);
+    let before = rules(host);
+    let told = Told::by(&play(&hosts, "{timeout: 5}", DROP), 2);
+    assert_eq!(told.status("firewall_rule:lock-out"), "rolled_back", "{}", told.run.stdout);
+    assert!(why(&told, "firewall_rule:lock-out").contains("the host is as it was before"), "{}", told.run.stdout);
+    assert_eq!((told.status("copy:/etc/independent"), told.status("copy:/etc/dependent")), ("changed", "skipped"));
+    assert_eq!(told.warnings(), "", "it was looked at again");
+    assert_eq!(rules(host), before);
+    disarmed(host);
+}
+
+#[test]
+fn what_leaves_the_host_reachable_stays_and_costs_one_connection_more() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let netplay =
+        play(&hosts, "{timeout: 30}", "  resources:\n    - mtu: {interface: eth0, mtu: 1400, persist: false}\n");
+    let told = Told::by(&netplay, 0);
+    for name in hosts.names() {
+        assert_eq!(told.executions(name), 3, "{}", told.run.stdout);
+        assert_eq!(told.resource(name, "mtu:eth0")["status"], "changed");
+    }
+    let again = Told::by(&netplay, 0);
+    for (name, host) in hosts.names().zip(hosts.each()) {
+        assert_eq!(
+            (again.host(name)["executions"].clone(), host.sh("cat /sys/class/net/eth0/mtu")),
+            (1.into(), "1400\n".into())
+        );
+        host.sh("test ! -e /var/lib/netplay/armed; ip link set eth0 mtu 1500");
+    }
+}
+
+/// A network file with another address, or a configuration of sshd that it doesn't take, with the restart that uses it.
+fn restarted(file: &str, content: &str, unit: &str) -> String {
+    format!(
+        "  resources:
+    - copy:
+        dest: {file}
+        content: {content:?}
+      notify: again
+  handlers:
+    - name: again
+      service: {{name: {unit}, state: restarted}}\n"
+    )
+}
+
+const MOVED: &str = "[Match]\nName=eth0\n\n[Network]\nLinkLocalAddressing=no\n\n[Address]\nAddress=10.99.222.222/16\n";
+
+#[test]
+fn a_file_goes_back_before_what_reads_it_is_restarted_again() {
+    let hosts = Hosts::take(Kind::Sysd, 2);
+    let [network, sshd] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    let path = "/etc/systemd/network/10-eth0.network";
+    let before =
+        network.sh(&format!("chmod 640 {path}; stat -c '%a %U %G' {path}; cat {path}; ip -br -4 address show eth0"));
+    let limit = |host: Host<'_>, rest: &str| play(&hosts, "{timeout: 5}", rest).with(&["--limit", host.0]);
+    let told = Told::by(&limit(network, &restarted(path, MOVED, "systemd-networkd")), 2);
+    assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
+    assert_eq!(network.sh(&format!("stat -c '%a %U %G' {path}; cat {path}; ip -br -4 address show eth0")), before);
+    disarmed(network);
+    let path = "/etc/ssh/sshd_config.d/broken.conf";
+    let told = Told::by(&limit(sshd, &restarted(path, "NoSuchOption yes\n", "ssh")), 2);
+    assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
+    sshd.sh(&format!("test ! -e {path}; systemctl is-active ssh"));
+    disarmed(sshd);
+}
+
+fn wait_for(host: Host<'_>, script: &str) {
+    let start = Instant::now();
+    while host.sh(&format!("if {script}; then echo yes; fi")).is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{script}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_host_that_boots_meanwhile_takes_it_back_before_its_network_is_up() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let path = "/etc/systemd/network/10-eth0.network";
+    let before = host.sh(&format!("cat {path}"));
+    let boots = host.boots();
+    let netplay = play(&hosts, "{timeout: 600}", &restarted(path, MOVED, "systemd-networkd"));
+    let mut child = netplay.start();
+    wait_for(host, "ip -br -4 address show eth0 | grep -q 10.99.222.222");
+    host.reset();
+    host.wait_for_boot(boots + 1);
+    let told = Told::from(Run::from(child_output(&mut child)));
+    assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
+    assert_eq!(host.sh(&format!("cat {path}")), before);
+    disarmed(host);
+}
+
+fn child_output(child: &mut std::process::Child) -> std::process::Output {
+    use std::io::Read as _;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+    std::process::Output { status: child.wait().unwrap(), stdout, stderr }
+}
+
+#[test]
+fn a_controller_that_dies_leaves_nothing_changed() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    tables(host);
+    let before = rules(host);
+    let netplay = play(&hosts, "{timeout: 6}", DROP);
+    let mut child = netplay.start();
+    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(host, "test -e /var/lib/netplay/armed/undone");
+    assert_eq!(rules(host), before);
+    // The next run says so, and goes on.
+    let other = play(
+        &hosts,
+        "{timeout: 30}",
+        "  resources:\n    - sysctl: {name: net.ipv4.tcp_mtu_probing, value: 1, persist: false}\n",
+    );
+    let told = Told::by(&other, 0);
+    assert!(told.warnings().contains("nobody confirmed it, and it was taken back"), "{}", told.run.stdout);
+    disarmed(host);
+}
+
+#[test]
+fn while_one_waits_for_its_confirmation_no_other_changes_the_host() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let netplay = play(
+        &hosts,
+        "{timeout: 600, command: 'sleep 5'}",
+        "  resources:\n    - mtu: {interface: eth0, mtu: 1400, persist: false}\n",
+    );
+    let child = netplay.start();
+    wait_for(host, "test -e /run/netplay/ended");
+    // The timer that takes it back, should all else be gone, doesn't depend on the clock.
+    let timer = host.sh("systemctl show netplay-late.timer -p TimersMonotonic -p TimersCalendar");
+    assert!(timer.contains("OnActiveUSec") && !timer.contains("OnCalendar"), "{timer}");
+    let other = play(
+        &hosts,
+        "{timeout: 30}",
+        "  resources:\n    - sysctl: {name: net.ipv4.tcp_mtu_probing, value: 1, persist: false}\n",
+    );
+    let told = Told::by(&other, 2);
+    assert!(told.run.stdout.contains("isn't confirmed yet; nothing was changed"), "{}", told.run.stdout);
+    let told = Told::from(Run::from(child.wait_with_output().unwrap()).exits(0));
+    assert_eq!(told.status("mtu:eth0"), "changed");
+    assert_eq!(host.sh("cat /sys/class/net/eth0/mtu"), "1400\n");
+    host.sh("ip link set eth0 mtu 1500");
+    disarmed(host);
+}
+
+#[test]
+fn a_check_that_fails_a_full_disk_and_a_way_back_that_fails() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let mtu =
+        |interface: &str| format!("  resources:\n    - mtu: {{interface: {interface}, mtu: 1400, persist: false}}\n");
+    let told = Told::by(&play(&hosts, "{timeout: 60, command: 'echo the storage is gone; exit 3'}", &mtu("eth0")), 2);
+    assert!(why(&told, "mtu:eth0").contains("its check ended with 3: the storage is gone"), "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /sys/class/net/eth0/mtu"), "1500\n");
+    disarmed(host);
+    // Where the way back can't be stored nothing is changed.
+    host.sh("mkdir -p /var/lib/netplay; mount -t tmpfs -o size=8k tmpfs /var/lib/netplay");
+    let told = Told::by(&play(&hosts, "{timeout: 60}", &mtu("eth0")), 2);
+    assert!(why(&told, "mtu:eth0").contains("No space left on device"), "{}", told.run.stdout);
+    assert_eq!(host.sh("umount /var/lib/netplay; cat /sys/class/net/eth0/mtu"), "1500\n");
+    disarmed(host);
+    // An interface that is gone can't be set back: the next run says so before it does anything.
+    host.sh("ip link add d0 type dummy 2>/dev/null || ip link add d0 type veth peer name d1");
+    let netplay = play(&hosts, "{timeout: 60, all: true, command: 'ip link del d0; false'}", &mtu("d0"));
+    let told = Told::by(&netplay, 2);
+    assert!(told.run.stdout.contains("not all of it could be"), "{}", told.run.stdout);
+    let told = Told::by(&play(&hosts, "{timeout: 60}", &mtu("eth0")), 2);
+    assert!(told.run.stdout.contains("sh /var/lib/netplay/armed/undone again"), "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /sys/class/net/eth0/mtu"), "1500\n");
+    host.sh("ip link add d0 type veth peer name d1; sh /var/lib/netplay/armed/undone again && rm -r /var/lib/netplay/armed; ip link del d0");
+    Told::by(&play(&hosts, "{timeout: 60}", &mtu("eth0")), 0);
+    host.sh("ip link set eth0 mtu 1500");
+    disarmed(host);
+}
