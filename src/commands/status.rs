@@ -18,6 +18,11 @@ struct Open;
 const ASK: &str = r#"[ "$(id -u)" = 0 ] || { echo 'netplay keeps what it knows where only root may read it' >&2; exit 1; }
 echo "now $(cat /proc/sys/kernel/random/boot_id)"
 [ ! -e "$L/reboot" ] || { echo "noted $L/reboot"; head -c 65536 "$L/reboot" 2>/dev/null | tr -d '\000' | sed 's/^/note /'; echo; }
+if [ -f "$L/armed/about" ]; then
+  s=kept; [ ! -e "$L/armed/undone" ] || s=undone; [ ! -e "$L/armed/failed" ] || s=failed
+  [ ! -e "$L/armed/back" ] && [ ! -e "$L/armed/undoing" ] || s=waits
+  [ "$s" = kept ] || echo "armed $s $(head -n 1 "$L/armed/about")"
+fi
 for f in "$L/pending/"*; do [ ! -f "$f" ] || while IFS= read -r l; do echo "pending ${f##*/} $l"; done <"$f"; done
 for f in "$L/owed/"*; do
   [ -f "$f" ] || continue
@@ -83,6 +88,19 @@ fn told(answer: &str) -> String {
         lines
             .push(format!("what is noted in {path} of a boot can't be read: remove it if no run is booting this host"));
     }
+    if let Some(armed) = of("armed").first() {
+        let (stage, about) = armed.split_once(' ').unwrap_or((armed, ""));
+        let (run, by) = about.split_once(' ').unwrap_or((about, "somebody"));
+        let change = format!("run {run} of {by} made a change that could have cut the host off");
+        lines.push(match stage {
+            "failed" => format!(
+                "{change}, and not all of it could be taken back: `sh /var/lib/netplay/armed/undone again` tries it \
+                                 once more; see /var/lib/netplay/armed/log"
+            ),
+            "undone" => format!("{change}; nobody confirmed it, and it was taken back"),
+            _ => format!("{change}; it isn't confirmed, and the host takes it back by itself"),
+        });
+    }
     for pending in of("pending") {
         let words: Vec<&str> = pending.split_whitespace().collect();
         let [card, parameter, wanted, _, boot, loads] = words.as_slice() else { continue };
@@ -107,6 +125,9 @@ mod tests {
     #[test]
     fn what_is_open_is_told_in_words() {
         assert_eq!(told("now b\n"), "nothing is open\n");
+        let armed = |stage: &str| told(&format!("now b\narmed {stage} r1 root@head 7\n"));
+        assert!(armed("waits").contains("run r1 of root@head 7") && armed("waits").contains("takes it back by itself"));
+        assert!(armed("undone").contains("it was taken back") && armed("failed").contains("armed/undone again"));
         let rubbish = told("now b\nnoted /var/lib/netplay/reboot\nnote run r1\n");
         assert!(rubbish.starts_with("what is noted in /var/lib/netplay/reboot of a boot can't be read"), "{rubbish}");
         let answer = "now b\nnote run r1\nnote rung reboot\nnote drain slurm n1\nnote why mlxconfig:all (A)\nnote boot_id a\nnote since \

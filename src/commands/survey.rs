@@ -110,6 +110,7 @@ pub(super) fn ask(
             events: send,
             patient: false,
             confirm: None,
+            canary: None,
         };
         let (mut told, answers) = visit.ask(inquiry, keywords);
         let host: Arc<str> = place.target.host.as_str().into();

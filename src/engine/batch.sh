@@ -242,6 +242,7 @@ standing() {
   [ ! -e "$a/undoing" ] || s=undoing
   [ ! -e "$a/back" ] || { s=running; [ ! -e "$R/ended" ] || s=ended; }
   printf '%s %s\n' "$s" "$(head -n 1 "$a/about")"
+  [ -d /run/systemd/system ] || echo 'no systemd'
   [ ! -f "$a/log" ] || head -c 4096 "$a/log"
   printf '\nend of armed\n'
 }

@@ -3,7 +3,7 @@
 use super::batch::Folders;
 use super::boot::Note;
 use super::execution::{Errand, ended, problem};
-use super::guard::{Armed, Standing};
+use super::guard::{Armed, Canary, Standing};
 use super::reader::Ending;
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
@@ -100,6 +100,8 @@ pub struct Visit<'a> {
     pub patient: bool,
     /// What must succeed on the host before a change that may cut the session off is confirmed.
     pub confirm: Option<Arc<str>>,
+    /// Which host goes first with such a change.
+    pub canary: Option<&'a Canary>,
 }
 
 /// Where commands run that aren't a host's own: this machine, or a host of the inventory.
@@ -138,6 +140,7 @@ impl Place {
             shared: visit.shared,
             patient,
             confirm: None,
+            canary: None,
         };
         let argument = CommandLine::argument(seconds, script.as_str());
         let (event, answers) = there.ask(&Inquiry::new([CommandLine::ask(&argument)]), &self.keywords);

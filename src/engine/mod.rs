@@ -3,7 +3,7 @@
 pub mod batch;
 pub mod boot;
 mod execution;
-mod guard;
+pub mod guard;
 pub mod host;
 mod pool;
 pub mod reader;

@@ -1,6 +1,7 @@
 //! One batch of a play: its visits, and the boots among them, so many at once as may be away.
 
 use super::boot::{Left, Reboot, Trip, Turn};
+use super::guard::Canary;
 use super::host::{Visit, Visited};
 use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
@@ -68,6 +69,7 @@ impl Ledger {
         shared: &Shared,
         play: &Play,
         batch: &[&Host],
+        canary: &Canary,
         options: Options,
         sink: &mut dyn FnMut(Event),
     ) -> usize {
@@ -83,6 +85,7 @@ impl Ledger {
                 events: &events,
                 patient: false,
                 confirm: play.confirm.clone(),
+                canary: Some(canary),
             };
             match (job, &play.reboot) {
                 (Job::Visit, _) => {
@@ -95,6 +98,7 @@ impl Ledger {
                 (Job::Census, reboot) => send(Told::Census(census(&visit, reboot.as_ref(), batch))),
             }
         };
+        canary.batch(batch.len());
         let mut round = Round {
             ledger: self,
             play,
@@ -233,6 +237,12 @@ impl Round<'_> {
         if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
             self.lost += 1;
             self.ledger.lost.insert(event.host.clone());
+        }
+        // A change that a host had to take back is made on no other, unless the play allows some to fail.
+        let rolled_back = event.error.as_ref().is_some_and(|e| e.kind == "rolled_back");
+        if rolled_back && self.play.max_fail_percentage.is_none() {
+            let why = format!("the run was stopped: {} was rolled back", event.host);
+            self.ledger.stopped.get_or_insert(why);
         }
         self.ledger.close(&event);
         sink(Event::Host(event));

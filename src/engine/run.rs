@@ -1,6 +1,7 @@
 //! The owner loop of a run: play after play, batch after batch, one thread that owns all state.
 
 use super::boot::{Drain, Reboot, Way};
+use super::guard::Canary;
 use super::host::{Shared, Site};
 use super::rolling::Away;
 use super::{pool, rolling};
@@ -140,6 +141,7 @@ impl Ledger {
         for host in left_out {
             self.pass_over(play, name(host), "it failed in an earlier play", sink);
         }
+        let canary = Canary::new(play.max_fail_percentage);
         let mut rest = hosts.as_slice();
         for (i, size) in sizes.iter().enumerate() {
             let (batch, later) = rest.split_at(*size);
@@ -156,7 +158,7 @@ impl Ledger {
             }
             let names = batch.iter().map(|h| name(h)).collect();
             sink(Event::BatchStarted { play: play.name.clone(), number: (i + 1, sizes.len()), hosts: names });
-            let lost = self.batch(shared, play, batch, options, sink);
+            let lost = self.batch(shared, play, batch, &canary, options, sink);
             // A check touches nothing, so it goes on and shows all hosts.
             if !options.check && rolling::over(lost, batch.len(), play.max_fail_percentage) {
                 let rule = match play.max_fail_percentage {

@@ -169,6 +169,8 @@ impl Plan {
             return self.finish(i, outcome, None, true);
         }
         if self.policy.check {
+            let mut assessment = assessment;
+            assessment.warnings.extend(self.confirmation(&assessment));
             let mut outcome = Outcome::of(i, if action { Status::Skipped } else { Status::WouldChange });
             outcome.because = again;
             if action {

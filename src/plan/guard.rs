@@ -22,6 +22,16 @@ impl Plan {
         Some(Trouble::new(format!("it could cut off the session: {why}")).hint(hint))
     }
 
+    /// What a check tells of how something that may cut the session off would be done.
+    pub(super) fn confirmation(&self, assessment: &Assessment) -> Option<String> {
+        match (&assessment.risk, self.policy.confirm) {
+            (Risk::Link(why), Confirming::Within { timeout, .. }) => Some(format!(
+                "it could cut off the session ({why}): the host takes it back unless a new connection confirms it within {timeout} s"
+            )),
+            _ => None,
+        }
+    }
+
     /// Whether what is to be done at a position goes into a segment that has to be confirmed.
     pub(super) fn is_risky(&self, i: usize) -> bool {
         let Now::Ready(a) = &self.slots[i].now else { return false };

@@ -119,6 +119,32 @@ fn wait_for(host: Host<'_>, script: &str) {
 }
 
 #[test]
+fn one_host_goes_first_and_the_others_are_spared() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let before: Vec<String> = hosts
+        .each()
+        .map(|host| {
+            tables(host);
+            rules(host)
+        })
+        .collect();
+    let told = Told::by(&play(&hosts, "{timeout: 5}", DROP), 2);
+    assert_eq!(told.count("rolled_back"), 1, "{}", told.run.stdout);
+    let of = |host: Host<'_>| told.resource(host.0, "firewall_rule:lock-out")["status"].clone();
+    let spared = hosts.each().filter(|host| of(*host) == "skipped").count();
+    assert_eq!(spared, 3, "{}", told.run.stdout);
+    assert!(told.run.stdout.contains("and is made on no other host"), "{}", told.run.stdout);
+    // These have no systemd: a boot would not take it back, which is said.
+    assert!(told.warnings().contains("wouldn't be taken back at a boot"), "{}", told.run.stdout);
+    assert_eq!(hosts.each().map(rules).collect::<Vec<_>>(), before);
+    // A good change goes on, all at once when the first is through.
+    let mtu = "  resources:\n    - mtu: {interface: eth0, mtu: 1400, persist: false}\n";
+    let told = Told::by(&play(&hosts, "{timeout: 30}", mtu), 0);
+    assert_eq!(told.count("changed"), 4);
+    hosts.each().for_each(|host| _ = host.sh("ip link set eth0 mtu 1500"));
+}
+
+#[test]
 fn a_host_that_boots_meanwhile_takes_it_back_before_its_network_is_up() {
     let hosts = Hosts::take(Kind::Sysd, 1);
     let host = hosts.first();

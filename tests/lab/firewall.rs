@@ -180,18 +180,33 @@ fn iptables_has_it_again_after_a_boot_and_nothing_else_is_saved() {
     converged(&netplay, host, 3);
 }
 
+/// A rule that would lock everybody out is told by a check, and taken back by the host.
+fn locks_out(hosts: &Hosts, rule: &str) {
+    let playbook = format!("{}  confirm: {{timeout: 5}}\n", play(&format!("    - firewall_rule: {rule}\n")));
+    let check = Told::by(&apply(hosts, &playbook, &["--check"]), 0).warnings();
+    assert!(check.contains("tcp port 22 would be closed"), "{check}");
+    let told = Told::by(&apply(hosts, &playbook, &[]), 2);
+    assert_eq!(told.count("rolled_back"), 1, "{}", told.run.stdout);
+    assert_eq!(told.warnings(), "", "it is as it was");
+}
+
 #[test]
 fn what_keeps_the_session_open_is_left_alone() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
-    let netplay =
-        apply(&hosts, &play("    - firewall_rule: {name: x, action: drop, protocol: tcp, persist: false}\n"), &[]);
-    let said = Told::by(&netplay, 2).error("firewall_rule:x");
-    assert!(said.contains("tcp port 22 would be closed to 10.99.0.1") && said.contains("confirm"), "{said}");
-    assert_eq!(host.sh("iptables -S; nft list tables").lines().count(), 3, "nothing was touched");
+    let confirmed = |resources: &str| format!("{}  confirm: {{timeout: 5}}\n", play(resources));
+    let rolled_back = |resources: &str| {
+        let told = Told::by(&apply(&hosts, &confirmed(resources), &[]), 2);
+        assert_eq!(told.count("rolled_back"), resources.lines().count(), "{}", told.run.stdout);
+    };
+    let drop = "    - firewall_rule: {name: x, action: drop, protocol: tcp, persist: false}\n";
+    let check = Told::by(&apply(&hosts, &play(drop), &["--check"]), 0).warnings();
+    assert!(check.contains("tcp port 22 would be closed to 10.99.0.1"), "{check}");
+    rolled_back(drop);
+    assert_eq!(host.sh("iptables -S | grep -c netplay || :"), "0\n");
     // The one that lets it in through a chain that drops all else.
     let ssh = "    - firewall_rule: {name: ssh, protocol: tcp, port: 22, persist: false";
-    let netplay = netplay.file("site.yaml", &play(&format!("{ssh}}}\n")));
+    let netplay = apply(&hosts, &play(&format!("{ssh}}}\n")), &[]);
     assert_eq!(Told::by(&netplay, 0).status("firewall_rule:ssh"), "changed");
     host.sh("iptables -P INPUT DROP; ip6tables -P INPUT DROP");
     converged(&netplay, host, 1);
@@ -214,14 +229,21 @@ fn what_keeps_the_session_open_is_left_alone() {
     let netplay = apply(&hosts, &play(&format!("{ssh}}}\n")), &[]);
     Told::by(&netplay, 0);
     host.sh("iptables -P INPUT DROP; ip6tables -P INPUT DROP");
-    for narrower in [", state: absent}", ", source: 10.98.0.0/16}"] {
-        let netplay = apply(&hosts, &play(&format!("{ssh}{narrower}\n")), &[]);
-        let said = Told::by(&netplay, 2).error("firewall_rule:ssh");
-        assert!(said.contains("tcp port 22 would be closed"), "{said}");
-    }
+    let narrower = Told::by(&apply(&hosts, &play(&format!("{ssh}, source: 10.98.0.0/16}}\n")), &["--check"]), 0);
+    assert!(narrower.warnings().contains("tcp port 22 would be closed"), "{}", narrower.run.stdout);
+    rolled_back(&format!("{ssh}, state: absent}}\n"));
     let other = apply(&hosts, &play(&format!("{ssh}, source: 10.99.0.0/16}}\n")), &[]);
     assert_eq!(Told::by(&other, 0).status("firewall_rule:ssh"), "changed");
     assert_eq!(Told::by(&other, 0).status("firewall_rule:ssh"), "ok");
+    // Of two rules that let it in each could go, and not both.
+    Told::by(
+        &apply(&hosts, &play("    - firewall_rule: {name: too, protocol: tcp, port: 22, persist: false}\n"), &[]),
+        0,
+    );
+    let both = "    - firewall_rule: {name: ssh, state: absent}\n    - firewall_rule: {name: too, state: absent}\n";
+    let told = Told::by(&apply(&hosts, &confirmed(both), &[]), 2);
+    assert_eq!((told.count("changed"), told.count("rolled_back")), (1, 1), "{}", told.run.stdout);
+    assert_eq!(host.sh("iptables -S | grep -c 'netplay:.*ACCEPT'"), "1\n");
 }
 
 #[test]
@@ -276,8 +298,7 @@ fn ufw_has_it_before_what_it_denies() {
     let refused = |rule: &str| {
         Told::by(&apply(&hosts, &play(&format!("    - firewall_rule: {rule}\n")), &[]), 2).error("firewall_rule:x")
     };
-    let said = refused("{name: x, action: drop, protocol: tcp, port: 1-1024}");
-    assert!(said.contains("tcp port 22 would be closed"), "{said}");
+    locks_out(&hosts, "{name: x, action: drop, protocol: tcp, port: 1-1024}");
     let said = refused("{name: x, protocol: icmp}");
     assert!(said.contains("ufw has no rules of ICMP"), "{said}");
     let said = refused("{name: x, protocol: udp, port: 1, backend: nftables}");
@@ -341,8 +362,7 @@ fn firewalld_has_it_after_a_reload_and_a_boot() {
     assert!(said.contains("zone public isn't eth2's alone"), "{said}");
     let said = only("protocol: udp, port: 5000, zone: publik", 2).error("firewall_rule:x");
     assert!(said.contains("no zone publik") && said.contains("public"), "{said}");
-    let said = only("protocol: tcp, port: 22, action: reject", 2).error("firewall_rule:x");
-    assert!(said.contains("tcp port 22 would be closed"), "{said}");
+    locks_out(&hosts, "{name: x, protocol: tcp, port: 22, action: reject}");
     let said = only("protocol: udp, port: 5000, direction: out", 2).error("firewall_rule:x");
     assert!(said.contains("no rules of what goes out"), "{said}");
     // A rich rule that drops comes before what accepts.

@@ -106,16 +106,24 @@ fn a_stack_is_raised_from_below_and_lowered_from_above_in_one_segment() {
 }
 
 #[test]
-fn what_carries_the_session_is_left_alone() {
+fn what_carries_the_session_is_confirmed_or_asked_for() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
     let resources = "    - mtu: {interface: eth0, mtu: 1400, persist: false}\n";
     let netplay = apply(&hosts, &play(resources), &[]);
-    let said = Told::by(&netplay, 2).error("mtu:eth0");
-    assert!(said.contains("eth0 carries it") && said.contains("confirm"), "{said}");
-    assert_eq!(mtu(host, "eth0"), "1500");
+    let check = Told::by(&apply(&hosts, &play(resources), &["--check"]), 0);
+    assert!(
+        check.warnings().contains("it could cut off the session (eth0 carries it): the host takes it back"),
+        "{}",
+        check.run.stdout
+    );
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.status("mtu:eth0"), told.executions(host.0)), ("changed", 3), "probe, change, confirmation");
+    assert_eq!(mtu(host, "eth0"), "1400");
+    host.sh("ip link set eth0 mtu 1500");
     let netplay = netplay.file("site.yaml", &format!("{}  confirm: none\n", play(resources)));
-    assert_eq!(Told::by(&netplay, 0).status("mtu:eth0"), "changed");
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.status("mtu:eth0"), told.executions(host.0)), ("changed", 2));
     assert_eq!(mtu(host, "eth0"), "1400");
 }
 

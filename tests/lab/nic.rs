@@ -47,7 +47,6 @@ fn features_are_set_with_one_read_an_interface() {
             "features.rx-all of eth1 can't be on: its driver has it fixed at off",
         ),
         ("interface: eth1, max_read_request: 4096", "setpci isn't on this host"),
-        ("interface: eth0, features: {tso: false}", "it could cut off the session: eth0 carries it"),
         ("interface: eth8, features: {tso: false}", "this host has no interface eth8"),
     ] {
         let told = Told::by(&apply(&hosts, &play(&format!("    - nic: {{{keys}, persist: false}}\n")), &[]), 2);

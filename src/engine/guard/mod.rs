@@ -4,6 +4,10 @@
 //! in time: also if the controller dies, the network is gone, or the host boots meanwhile. What disarms and what takes back are
 //! one renaming each of the same file, so exactly one of them comes to be.
 
+mod canary;
+
+pub use canary::Canary;
+
 use super::batch::Verb;
 use super::execution::{Errand, Report, ended, problem};
 use super::host::{Going, Stop};
@@ -22,6 +26,8 @@ pub(super) struct Standing {
     pub(super) stage: Armed,
     /// The run, and who it was: `20261201T… root@head1 4711`.
     pub(super) about: String,
+    /// Whether the host has no systemd, so that a boot doesn't take it back.
+    pub(super) bare: bool,
     /// What the way back said.
     pub(super) log: String,
 }
@@ -56,7 +62,9 @@ impl Standing {
             "kept" => Armed::Kept,
             _ => return None,
         };
-        Some(Standing { stage, about: about.to_owned(), log: lines[1..].join("\n").trim().to_owned() })
+        let bare = lines.get(1) == Some(&"no systemd");
+        let log = lines[1 + usize::from(bare)..].join("\n").trim().to_owned();
+        Some(Standing { stage, about: about.to_owned(), bare, log })
     }
 
     fn run(&self) -> &str {
@@ -105,6 +113,16 @@ impl Going<'_> {
             plan.taken_back(segment, Status::Failed, &problem, None);
             return Ok(true);
         }
+        // Others only go when the first has come through.
+        let ticket = match self.visit.canary.map(|canary| canary.enter(&self.visit.shared.interrupted)) {
+            None => None,
+            Some(Ok(ticket)) => Some(ticket),
+            Some(Err(why)) => {
+                let problem = Problem { kind: "stopped", message: why, hint: None };
+                plan.taken_back(segment, Status::Skipped, &problem, None);
+                return Err(Stop::Broken(problem));
+            }
+        };
         let nonce = super::execution::nonce().map_err(Stop::Broken)?;
         let nothing = Inquiry::new([]);
         let began = Instant::now();
@@ -122,17 +140,25 @@ impl Going<'_> {
             }
             _ => {}
         }
+        if report.standing.as_ref().is_some_and(|s| s.bare) {
+            let warning =
+                "it has no systemd: what could cut it off wouldn't be taken back at a boot before it is confirmed";
+            self.kept.warnings.push(warning.to_owned());
+        }
         let steps: u64 = segment.pieces.iter().map(|p| u64::from(p.seconds)).sum();
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
         let inquiry = Inquiry::new(plan.questions(&segment.who));
         let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
         match self.confirm(segment, &nonce, &inquiry, began + most, finished)? {
             Verdict::Kept(report) => {
+                ticket.into_iter().for_each(canary::Ticket::confirmed);
                 plan.settle(segment, &report.steps);
                 plan.absorb(&segment.who, &report.answers.unwrap_or_default());
                 Ok(true)
             }
             Verdict::Back(why) => {
+                let host: Arc<str> = self.visit.target.host.as_str().into();
+                ticket.into_iter().for_each(|ticket| ticket.rolled_back(&host));
                 let hint =
                     "see what kept the host from being reached, or the check from passing, before you try it again";
                 let problem = Problem { kind: "rolled_back", message: why, hint: Some(hint.to_owned()) };

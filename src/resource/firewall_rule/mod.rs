@@ -154,9 +154,23 @@ impl FirewallRule {
             self.firewalld_closes(firewalld, work, &packet, why)
         } else if work.closes(&found.tables, &packet, "input") {
             Risk::Link(why)
+        } else if self.is_about(found, work, &packet) {
+            Risk::Link(format!("it is about tcp port {port}, by which {} comes in", source.address))
         } else {
             Risk::None
         }
+    }
+
+    /// Whether what is to be done takes away something that lets this packet in, or keeps it out. What else does so is no
+    /// comfort: another rule of the same play may take that away.
+    fn is_about(&self, found: &Found, work: &Work, packet: &cond::Cond) -> bool {
+        let comment = self.comment();
+        let meets = |cond: &cond::Cond| cond.fit(packet) != cond::Fit::Apart;
+        let rules = found.tables.iter().flat_map(|t| t.chains.values()).flat_map(|chain| &chain.rules);
+        let rules = rules.chain(found.ufw.iter().flat_map(|ufw| ufw.rules.iter().map(|(.., rule)| rule)));
+        let lets = |rule: &chains::Rule| rule.comment.as_ref() == Some(&comment) && rule.verdict == Verdict::Accept;
+        let keeps_out = self.present && self.verdict != Verdict::Accept && meets(&self.cond);
+        !work.changes.is_empty() && (keeps_out || rules.filter(|r| lets(r)).any(|r| meets(&r.cond)))
     }
 }
 

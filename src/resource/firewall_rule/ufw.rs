@@ -17,7 +17,7 @@ pub(super) struct Ufw {
     /// Whether it has rules of IPv6 at all.
     v6: bool,
     /// The rules in their order, each with whether it is of IPv6 and whether it is of what goes out.
-    rules: Vec<(bool, bool, Rule)>,
+    pub(super) rules: Vec<(bool, bool, Rule)>,
 }
 
 /// The chain that a rule of a file would be in, were the file a table.

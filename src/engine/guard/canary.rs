@@ -1,0 +1,149 @@
+//! One host of a play goes first with what may cut it off, and the others only when that was confirmed.
+
+use super::super::rolling;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Who goes first in a play.
+pub struct Canary {
+    max_fail_percentage: Option<f64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    stands: Stands,
+    /// How many of the batch were rolled back, and of how many.
+    lost: usize,
+    batch: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stands {
+    /// Nobody has gone yet.
+    Open,
+    /// One is on its way.
+    Out,
+    /// One was confirmed.
+    Proven,
+    /// Nobody goes any more: why.
+    Stopped(String),
+}
+
+/// Leave to go; what came of it is told by it.
+pub(super) struct Ticket<'c> {
+    canary: &'c Canary,
+    first: bool,
+}
+
+impl Canary {
+    pub(in crate::engine) fn new(max_fail_percentage: Option<f64>) -> Canary {
+        let state = State { stands: Stands::Open, lost: 0, batch: 0 };
+        Canary { max_fail_percentage, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A batch of so many hosts begins. What was proven before holds for it too.
+    pub(in crate::engine) fn batch(&self, hosts: usize) {
+        let mut state = self.state();
+        (state.lost, state.batch) = (0, hosts);
+    }
+
+    /// Waits until this host may go.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) fn enter(&self, interrupted: &AtomicBool) -> Result<Ticket<'_>, String> {
+        let mut state = self.state();
+        loop {
+            match &state.stands {
+                Stands::Open => {
+                    state.stands = Stands::Out;
+                    return Ok(Ticket { canary: self, first: true });
+                }
+                Stands::Proven => return Ok(Ticket { canary: self, first: false }),
+                Stands::Stopped(why) => return Err(why.clone()),
+                Stands::Out if interrupted.load(Ordering::Relaxed) => {
+                    return Err("the run was interrupted before this was done".to_owned());
+                }
+                Stands::Out => {
+                    let wait = self.changed.wait_timeout(state, Duration::from_millis(200));
+                    state = wait.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+}
+
+impl Ticket<'_> {
+    /// It was confirmed: all may go.
+    pub(super) fn confirmed(self) {
+        let mut state = self.canary.state();
+        if self.first && state.stands == Stands::Out {
+            state.stands = Stands::Proven;
+        }
+    }
+
+    /// It was taken back on this host: no other goes, unless `max_fail_percentage` allows more of them to fail.
+    pub(super) fn rolled_back(self, host: &Arc<str>) {
+        let mut state = self.canary.state();
+        state.lost += 1;
+        let limit = self.canary.max_fail_percentage;
+        if limit.is_none() || rolling::over(state.lost, state.batch, limit) {
+            state.stands = Stands::Stopped(format!("it was rolled back on {host}, and is made on no other host"));
+        }
+    }
+}
+
+impl Drop for Ticket<'_> {
+    /// Also of one who has told nothing: then the next one goes first.
+    fn drop(&mut self) {
+        let mut state = self.canary.state();
+        if self.first && state.stands == Stands::Out {
+            state.stands = Stands::Open;
+        }
+        self.canary.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_go_when_the_first_was_confirmed_and_not_when_it_was_taken_back() {
+        let go = AtomicBool::new(false);
+        let canary = Canary::new(None);
+        canary.batch(3);
+        let first = canary.enter(&go).unwrap();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..2).map(|_| scope.spawn(|| canary.enter(&go).map(Ticket::confirmed))).collect();
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(others.iter().all(|o| !o.is_finished()), "they wait");
+            first.confirmed();
+            for other in others {
+                other.join().unwrap().unwrap();
+            }
+        });
+        canary.enter(&go).unwrap().rolled_back(&"n2".into());
+        assert_eq!(canary.enter(&go).err().unwrap(), "it was rolled back on n2, and is made on no other host");
+        // Of ten hosts one may be lost: the next one goes first then.
+        let canary = Canary::new(Some(10.0));
+        canary.batch(10);
+        canary.enter(&go).unwrap().rolled_back(&"n1".into());
+        let second = canary.enter(&go).unwrap();
+        assert!(second.first);
+        second.rolled_back(&"n2".into());
+        assert!(canary.enter(&go).is_err());
+        // One that ends without a word holds nobody up; an interruption does.
+        let canary = Canary::new(None);
+        drop(canary.enter(&go).unwrap());
+        let _first = canary.enter(&go).unwrap();
+        go.store(true, Ordering::Relaxed);
+        assert!(canary.enter(&go).err().unwrap().contains("interrupted"));
+    }
+}
