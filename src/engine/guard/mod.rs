@@ -97,7 +97,7 @@ const BACK: Duration = Duration::from_secs(60);
 /// What came of a segment that was armed.
 enum Verdict {
     /// It is confirmed: what its steps gave, and the probe over the new connection.
-    Kept(Report),
+    Kept(Box<Report>),
     /// It was taken back, or will be: why, and what is known of it.
     Back(String),
 }
@@ -208,7 +208,7 @@ impl Going<'_> {
                 ));
             };
             match standing.stage {
-                Armed::Kept => return Ok(Verdict::Kept(report)),
+                Armed::Kept => return Ok(Verdict::Kept(Box::new(report))),
                 // The connection may be older than the end of the steps.
                 Armed::Ended if finished.is_none() => finished = Some(Instant::now()),
                 Armed::Ended if refused.is_none() => match self.proven(segment)? {
@@ -218,7 +218,7 @@ impl Going<'_> {
                         if let Ok(report) = report
                             && report.standing.as_ref().is_some_and(|s| s.stage == Armed::Kept)
                         {
-                            return Ok(Verdict::Kept(report));
+                            return Ok(Verdict::Kept(Box::new(report)));
                         }
                     }
                     Some(why) => refused = Some(why),

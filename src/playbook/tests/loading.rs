@@ -42,7 +42,7 @@ fn a_hand_that_knows_ansible_is_told_what_to_do() {
         ("reboot: {drain: slurm, via: slurm}", &["`via: slurm` drains by itself"]),
         ("reboot: {drain: {undrain: x}}", &["`drain` needs a `command`"]),
         ("reboot: true", &["reboot takes a mapping of keys"]),
-        ("confirm: nothing", &["`confirm` takes a mapping or `none`, not `nothing`", "confirm: {timeout: 60}"]),
+        ("confirm: nothing", &["`confirm` takes a mapping or `none`, not a string", "confirm: {timeout: 60}"]),
         ("confirm: {timeout: 1}", &["must be from 5 to 3600"]),
         ("confirm: {tiemout: 9, all: perhaps}", &["unknown key `tiemout`", "timeout"]),
         ("on_error: halt", &["`on_error` can't be `halt`", "known: stop, continue"]),
