@@ -321,7 +321,7 @@ fn firewalld_has_it_after_a_reload_and_a_boot() {
     assert_eq!((run.count("changed"), run.executions(host.0)), (4, 2), "{}", run.run.stdout);
     let changes = run.resource(host.0, "firewall_rule:rocev2")["changes"].clone();
     let fields: Vec<&str> = changes.as_array().unwrap().iter().map(|c| c["field"].as_str().unwrap()).collect();
-    assert_eq!(fields, ["zone public", "zone public, permanent"]);
+    assert_eq!(fields, ["zone public", "zone public (permanent)"]);
     let passes = |why: &str| {
         assert!(arrives(peer, host, &v4, 4791), "{why}: {}", host.sh("firewall-cmd --list-all"));
         converged(&netplay, host, 4);

@@ -115,7 +115,7 @@ impl FirewallRule {
         let mut work = Work::after(found);
         let mut script = Script::new().line("bad=");
         let mut undo = Undo::default();
-        let kinds = [("", "", &firewalld.runtime), (", permanent", "--permanent", &firewalld.permanent)];
+        let kinds = [("", "", &firewalld.runtime), (" (permanent)", "--permanent", &firewalld.permanent)];
         for (name, (words, option, all)) in zones
             .iter()
             .flat_map(|z| kinds.iter().map(move |k| (z, *k)))

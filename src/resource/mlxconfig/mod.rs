@@ -67,6 +67,8 @@ impl Group for Settings {
 
 /// What stands for all parameters among those that are asked for and claimed.
 const RESET: &str = "*";
+/// How all cards are named where one is.
+const ALL: &str = "all cards";
 
 /// Whether the firmware disables RoCE, as the table of a card says; nothing if it doesn't say.
 pub fn disables_roce(said: &str, address: &str) -> Option<bool> {
@@ -205,10 +207,11 @@ impl Resource for Mlxconfig {
 
     fn claims(&self) -> Vec<Claim> {
         // What two names of one card have in common is only known on the host; see `clash`.
-        let of = |device: &str, name: &str| Claim::new("parameter of a card", format!("{device} {name}"));
-        let (device, one) = (cards::slot(&self.device.0), self.device.one());
+        let of = |device: &str, name: &str| Claim::new("card parameter", format!("{name} of {device}"));
+        let one = self.device.one();
+        let device = if one { cards::slot(&self.device.0) } else { ALL };
         let claim = |name: &str| {
-            let wholes = [name, RESET].map(|name| of("all", name));
+            let wholes = [name, RESET].map(|name| of(ALL, name));
             Claim { within: if one { wholes.into() } else { Vec::new() }, ..of(device, name) }
         };
         let names = self.set.iter().map(Setting::own_name).chain(self.reset.then_some(RESET));
