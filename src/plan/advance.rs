@@ -48,6 +48,7 @@ impl Plan {
                     return Next::Segment(segment);
                 }
                 self.drop_handlers();
+                self.warnings.extend(self.withheld());
                 self.closed = true;
                 return Next::Done;
             };

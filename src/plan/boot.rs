@@ -43,8 +43,24 @@ impl Rung {
 }
 
 impl Plan {
-    /// The next boot, if one is allowed and something waits for it for which the host wasn't booted yet.
+    /// The next boot, if one is allowed and something waits for it for which the host wasn't booted yet. A host on which
+    /// something has failed isn't taken away: it would stay so, as nobody gives back what has failed.
     pub(super) fn due(&self) -> Option<Boot> {
+        self.wanted().filter(|_| !self.failed())
+    }
+
+    /// That a boot isn't made since something has failed, if so.
+    pub(super) fn withheld(&self) -> Option<String> {
+        let boot = self.wanted().filter(|_| self.failed())?;
+        Some(format!("it isn't booted ({}), as it has failed: mend that and run this again", boot.reasons.join(", ")))
+    }
+
+    fn failed(&self) -> bool {
+        let failed = |now: &Now| matches!(now, Now::Finished { status: Status::Failed, .. });
+        (0..self.slots.len()).any(|i| failed(&self.slots[i].now) && !self.item(i).ignore_errors)
+    }
+
+    fn wanted(&self) -> Option<Boot> {
         if self.policy.check {
             return None;
         }

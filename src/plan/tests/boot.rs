@@ -34,6 +34,28 @@ fn what_is_independent_runs_before_and_what_depends_on_it_after() {
 }
 
 #[test]
+fn a_host_that_has_failed_is_not_booted() {
+    let resources = |ignore| vec![card(), Fake::new("qos").after("card"), Fake { ignore, ..Fake::new("bad") }];
+    let bad = || Host { broken: vec!["bad"], ..host(&[("qos", "x"), ("bad", "x")]) };
+    let (mut host_, mut plan_) = (bad(), plan(resources(false), vec![], boots(Rung::Reboot)));
+    let told = drive(&mut plan_, &mut host_);
+    assert_eq!(
+        told,
+        "card=RebootPending, qos=Skipped (fake:card takes effect at boot), bad=Failed [step: exit code 1, and it said nothing]"
+    );
+    assert_eq!(host_.log, ["card", "bad"]);
+    assert_eq!(
+        plan_.warnings(),
+        ["it isn't booted (fake:card (word up)), as it has failed: mend that and run this again"]
+    );
+
+    let (mut host_, mut plan_) = (bad(), plan(resources(true), vec![], boots(Rung::Reboot)));
+    let told = drive(&mut plan_, &mut host_);
+    assert!(told.starts_with("card=Changed, qos=Changed, bad=Failed"), "{told}");
+    assert!(plan_.warnings().is_empty());
+}
+
+#[test]
 fn a_check_foretells_both_ways() {
     let resources = || vec![Fake { later: Some("set"), ..Fake::new("card") }, Fake::new("qos").after("card")];
     for (policy, qos) in
