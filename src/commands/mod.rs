@@ -288,7 +288,7 @@ fn shared(reach: &Reach, defaults: &Defaults, transport: Carriers, show_scripts:
         limits: Limits { execution, ..Limits::default() },
         folders: Folders::default(),
         holder: format!("run {run} of {}", whence(defaults)),
-        whence: format!("{} {}", whence(defaults), std::process::id()),
+        whence: crate::engine::boot::whence(&whence(defaults)),
         run,
         show_scripts,
         interrupted,

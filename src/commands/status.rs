@@ -79,7 +79,7 @@ fn told(answer: &str) -> String {
             if note.drain == "none" { "it wasn't drained".to_owned() } else { format!("drained: {}", note.drain) };
         let booted = match note.boot() == now {
             true => "it hasn't booted since",
-            false => "it has booted since, and wasn't proven and given back",
+            false => "it has booted since, and wasn't given back",
         };
         lines.push(format!("run {} began{since} {what} ({}); {drained}; {booted}", note.run, note.why.join(", ")));
         lines.push("  an apply of a play with `reboot`, or with `--reboot needed`, finishes it".to_owned());
@@ -135,8 +135,8 @@ mod tests {
                       power_cycle\nowed restart network\nby r0\n";
         assert_eq!(
             told(answer),
-            "run r1 began at 2025-12-01T11:53:20Z to boot it (mlxconfig:all (A)); drained: slurm n1; it has booted since, and wasn't \
-             proven and given back\n  an apply of a play with `reboot`, or with `--reboot needed`, finishes it\n0000:86:00.0: B is set to 2 \
+            "run r1 began at 2025-12-01T11:53:20Z to boot it (mlxconfig:all (A)); drained: slurm n1; it has booted since, and wasn't given \
+             back\n  an apply of a play with `reboot`, or with `--reboot needed`, finishes it\n0000:86:00.0: B is set to 2 \
              and waits for a boot\n0000:86:00.0: C is set to 3 and waits for a power cycle\nthe handler `restart network` is owed by run \
              r0: the next apply runs it\n"
         );

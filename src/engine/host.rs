@@ -56,7 +56,7 @@ pub struct Shared {
     pub run: Arc<str>,
     /// Who changes, for others that wait for the lock.
     pub holder: String,
-    /// Who runs it, on which machine, and as which process: `root@head1 4711`.
+    /// Who runs it, on which machine, and as which process, by [`super::boot::whence`].
     pub whence: String,
     /// Whether each script is told before it is sent (`-vv`).
     pub show_scripts: bool,

@@ -11,7 +11,7 @@ use crate::shell::Script;
 pub struct Note {
     /// The run.
     pub run: String,
-    /// Who runs it, and as which process of which machine: `root@head1 4711`.
+    /// Who runs it, and as which process of which machine, by [`whence`].
     pub by: String,
     /// What boots it.
     pub rung: Rung,
@@ -48,19 +48,61 @@ impl Note {
 
     /// Whether the run that wrote it goes on: that is known of those of this machine alone. `whence` is this process' own.
     pub fn is_alive(&self, whence: &str) -> bool {
-        let (Some((at, pid)), Some((here, _))) = (self.by.rsplit_once(' '), whence.rsplit_once(' ')) else {
-            return false;
-        };
-        let exe = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let machine = |whence: &str| whence.rsplit_once('@').map(|(_, machine)| machine.to_owned());
-        // Another process may have the number by now.
-        machine(at) == machine(here) && pid.parse::<u32>().is_ok() && exe(pid).is_some() && exe(pid) == exe("self")
+        let (Some(its), Some(own)) = (Process::read(&self.by), Process::read(whence)) else { return false };
+        its.world == own.world
+            && match started(its.pid) {
+                Some(started) => started == its.started,
+                // A /proc that hides others' processes: whether there is one of that number is told all the same.
+                None => exists(its.pid),
+            }
+    }
+
+    /// Who runs it, for people: `root@head1 4711`.
+    pub fn runner(&self) -> &str {
+        self.by.match_indices(' ').nth(1).map_or(&self.by, |(at, _)| &self.by[..at])
     }
 
     /// The id of the boot that was to end.
     pub fn boot(&self) -> &str {
         &self.before.boot
     }
+}
+
+/// A process, so that no later one is taken for it, by another user's eyes as well.
+struct Process<'a> {
+    pid: u32,
+    /// When it was started, in clock ticks since the machine's boot.
+    started: u64,
+    /// The machine's boot, and what its number is one of.
+    world: &'a str,
+}
+
+impl Process<'_> {
+    fn read(whence: &str) -> Option<Process<'_>> {
+        let words: Vec<&str> = whence.rsplitn(4, ' ').collect();
+        let [world, started, pid, _] = words.as_slice() else { return None };
+        Some(Process { pid: pid.parse().ok()?, started: started.parse().ok()?, world })
+    }
+}
+
+/// Who runs this process, given as `root@head1`, and which one it is of all processes:
+/// `root@head1 PID STARTED BOOT_ID/PID_NAMESPACE`.
+pub fn whence(who: &str) -> String {
+    let pid = std::process::id();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let numbers = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{who} {pid} {} {}/{}", started(pid).unwrap_or_default(), boot.trim(), numbers.display())
+}
+
+/// When a process was started. Source: proc_pid_stat(5), field 22; the second one, its name, may hold spaces and brackets.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Writes the note, and it is synced: after a power cut it is there, or nothing has been done.
@@ -119,11 +161,33 @@ mod tests {
         );
         assert!(run(&remove(&folders)).success() && !path.exists());
         assert_eq!(Note::read("run r1\n"), None);
-        let of = |by: String| Note { by, ..note.clone() };
+    }
+
+    #[test]
+    fn a_run_of_this_machine_is_known_by_its_process() {
+        let of = |by: &str| Note {
+            run: "r1".into(),
+            by: by.into(),
+            rung: Rung::Reboot,
+            drain: "none".into(),
+            since: 0,
+            why: Vec::new(),
+            before: Pulse::default(),
+        };
         let me = std::process::id();
-        assert!(of(format!("other@h {me}")).is_alive("ops@h 1"), "this process runs");
-        assert!(!of(format!("ops@other {me}")).is_alive("ops@h 1"), "nobody knows");
-        assert!(!of("ops@h 1".into()).is_alive("ops@h 2"), "that is no netplay");
-        assert!(!of(String::new()).is_alive("ops@h 2"));
+        // Another program of another user: nothing of it is read that only they may read.
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, here) = (other.id(), whence("me@h"));
+        let world = here.rsplit_once(' ').unwrap().1;
+        let theirs = format!("they@h {pid} {} {world}", started(pid).unwrap());
+        assert!(of(&theirs).is_alive(&here) && of(&here).is_alive(&here));
+        assert_eq!(of(&theirs).runner(), format!("they@h {pid}"));
+        assert!(!of(&format!("they@h {pid} 1 {world}")).is_alive(&here), "a later process of that number");
+        assert!(!of(&theirs.replace(world, "boot/pid:[1]")).is_alive(&here), "nobody knows");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(!of(&theirs).is_alive(&here), "it has ended");
+        assert!(!of(&format!("me@h {me}")).is_alive(&here) && !of("").is_alive(&here));
+        assert!(exists(me) && exists(1) && !exists(pid));
     }
 }
