@@ -347,7 +347,7 @@ pub(super) fn stage(
 
 /// What is to be known of a host for its boot.
 fn way(play: &Play, name: &str, variables: &Variables) -> Result<Way, Errors> {
-    let HostReboot { domain, drain, power_cycle } = play.host_reboot(variables)?;
+    let HostReboot { drain, power_cycle, .. } = play.host_reboot(variables)?;
     let node = |drain| node(drain, name, variables);
     let drain = match &drain {
         Drain::None => boot::Drain::None,
@@ -356,7 +356,7 @@ fn way(play: &Play, name: &str, variables: &Variables) -> Result<Way, Errors> {
         Drain::Kubernetes => boot::Drain::Kubernetes(node(&drain)?),
         Drain::Command { drain, undrain } => boot::Drain::Command { drain: drain.clone(), undrain: undrain.clone() },
     };
-    Ok(Way { domain, drain, power_cycle, refused: None })
+    Ok(Way { drain, power_cycle, refused: None })
 }
 
 /// A host's name at the scheduler: `slurm_node`, `kubernetes_node`, or else its own.
@@ -454,12 +454,15 @@ impl Cast {
                 Place { target, site: Box::new(site), keywords: become_ }
             }
         };
-        let mut nodes = HashMap::new();
+        let (mut nodes, mut domains) = (HashMap::new(), HashMap::new());
         for &host in &self.all {
-            let variables = self.context.variables(host);
+            let variables = self.play.variables(&self.context, host)?;
             let name = inventory.name(host).clone();
             if let Some(node) = way(&self.play, &name, &variables)?.drain.node() {
-                nodes.insert(node.to_owned(), name);
+                nodes.insert(node.to_owned(), name.clone());
+            }
+            if let Some(domain) = self.play.host_reboot(&variables)?.domain {
+                domains.insert(name, domain);
             }
         }
         let seconds = |s: &u32| std::time::Duration::from_secs((*s).into());
@@ -471,6 +474,7 @@ impl Cast {
             desk,
             firmware_reset: *firmware_reset,
             nodes,
+            domains,
         })
     }
 }

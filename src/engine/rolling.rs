@@ -91,10 +91,26 @@ pub(super) fn admit(most: usize, away: &BTreeMap<Arc<str>, Away>, waiting: &[Opt
     if going.is_empty() && !under_way && !waiting.is_empty() { Admission::Spent } else { Admission::Go(going) }
 }
 
-/// In which rounds hosts of these domains would go, if each round ended before the next began; those that never may go, since
-/// what is lost doesn't come back, are in none.
-pub(super) fn rounds(most: usize, away: &BTreeMap<Arc<str>, Away>, domains: &[Option<String>]) -> Vec<Vec<usize>> {
-    let mut left: Vec<usize> = (0..domains.len()).collect();
+/// In which rounds hosts of these domains would go, if each round ended before the next began, and each batch of the play before
+/// the next one; those that never may go, since what is lost doesn't come back, are in none. `batches` tells of each host in
+/// which it is, in order.
+pub(super) fn rounds(
+    most: usize,
+    away: &BTreeMap<Arc<str>, Away>,
+    domains: &[Option<String>],
+    batches: &[usize],
+) -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..domains.len()).collect();
+    let of_batch = |batch: &[usize]| rounds_of(most, away, domains, batch.to_vec());
+    all.chunk_by(|a, b| batches[*a] == batches[*b]).flat_map(of_batch).collect()
+}
+
+fn rounds_of(
+    most: usize,
+    away: &BTreeMap<Arc<str>, Away>,
+    domains: &[Option<String>],
+    mut left: Vec<usize>,
+) -> Vec<Vec<usize>> {
     let mut rounds = Vec::new();
     while !left.is_empty() {
         let waiting: Vec<Option<String>> = left.iter().map(|&i| domains[i].clone()).collect();
@@ -135,12 +151,16 @@ mod tests {
         assert_eq!(admit(9, &away(&[(9, Some("a"), Some("down"))]), &racks[..2]), Admission::Spent);
         let of = |racks: &[&str]| -> Vec<_> { racks.iter().map(|r| Some((*r).to_owned())).collect() };
         let racks = of(&["a", "a", "b", "b"]);
-        assert_eq!(rounds(4, &away(&[]), &racks), [vec![0, 2], vec![1, 3]]);
-        assert_eq!(rounds(4, &away(&[(9, Some("b"), Some("down"))]), &racks), [vec![0], vec![1]]);
-        assert_eq!(rounds(2, &away(&[]), &none()), [vec![0, 1], vec![2, 3], vec![4]]);
+        let all = [0; 5];
+        assert_eq!(rounds(4, &away(&[]), &racks, &all), [vec![0, 2], vec![1, 3]]);
+        assert_eq!(rounds(4, &away(&[(9, Some("b"), Some("down"))]), &racks, &all), [vec![0], vec![1]]);
+        assert_eq!(rounds(2, &away(&[]), &none(), &all), [vec![0, 1], vec![2, 3], vec![4]]);
         let one = away(&[(9, None, Some("down"))]);
-        assert_eq!(rounds(2, &one, &none()), [vec![0], vec![1], vec![2], vec![3], vec![4]]);
-        assert_eq!(rounds(1, &one, &none()), [[0; 0]; 0]);
+        assert_eq!(rounds(2, &one, &none(), &all), [vec![0], vec![1], vec![2], vec![3], vec![4]]);
+        assert_eq!(rounds(1, &one, &none(), &all), [[0; 0]; 0]);
+        // A batch waits for the one before it.
+        assert_eq!(rounds(2, &away(&[]), &none(), &[0, 1, 1, 1, 2]), [vec![0], vec![1, 2], vec![3], vec![4]]);
+        assert_eq!(rounds(4, &away(&[]), &racks, &[0, 0, 0, 1]), [vec![0, 2], vec![1], vec![3]]);
         assert_eq!(at_most(100, &Batch::Percent(5.0)), 5);
         assert_eq!(at_most(10, &Batch::Percent(5.0)), 1);
         assert_eq!(at_most(10, &Batch::Hosts(3)), 3);

@@ -208,14 +208,19 @@ impl Round<'_> {
         self.census == Census::Asked
     }
 
+    /// What fails together with a host of the play, before `--limit` and of any batch.
+    fn domain(&self, host: &Arc<str>) -> Option<String> {
+        self.play.reboot.as_ref()?.domains.get(host).cloned()
+    }
+
     fn name(&self, at: usize) -> Arc<str> {
         self.batch[at].target.host.as_str().into()
     }
 
     /// A host isn't available, for this reason if this run can't change it.
     fn away(&mut self, at: usize, lost: Option<String>) {
-        let domain = self.batch[at].way.domain.clone();
-        self.ledger.away.insert(self.name(at), Away { domain, lost });
+        let name = self.name(at);
+        self.ledger.away.insert(name.clone(), Away { domain: self.domain(&name), lost });
     }
 
     fn event(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
@@ -293,7 +298,8 @@ impl Round<'_> {
                 }
                 let boots = self.play.reboot.is_some() && !self.play.policy.check;
                 if self.play.reboot.is_some() && !kept.foreseen.is_empty() {
-                    match way.refused.as_ref().or(kept.unbootable.as_ref()) {
+                    let failed = (event.status == HostStatus::Failed).then(|| "it has failed".to_owned());
+                    match way.refused.as_ref().or(kept.unbootable.as_ref()).or(failed.as_ref()) {
                         Some(why) => event.warnings.push(format!("it wouldn't be booted: {why}")),
                         None => self.ledger.planned.push((name.clone(), std::mem::take(&mut kept.foreseen))),
                     }
@@ -344,8 +350,7 @@ impl Round<'_> {
         }
         // As they stand in the play, which is the order that a check told; those that are drained already first.
         self.waiting.sort_by_key(|(at, trip)| (!trip.begun(), *at));
-        let domains: Vec<Option<String>> =
-            self.waiting.iter().map(|(at, _)| self.batch[*at].way.domain.clone()).collect();
+        let domains: Vec<Option<String>> = self.waiting.iter().map(|(at, _)| self.domain(&self.name(*at))).collect();
         match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {
             Admission::Go(going) => {
                 for i in going.into_iter().rev() {
@@ -393,9 +398,8 @@ impl Round<'_> {
             if self.ledger.away.contains_key(host) || (node.ours && waiting.contains(host)) {
                 continue;
             }
-            let domain = self.batch.iter().find(|h| h.target.host == **host).and_then(|h| h.way.domain.clone());
             let lost = Some(format!("{} at the scheduler", node.why));
-            self.ledger.away.insert(host.clone(), Away { domain, lost });
+            self.ledger.away.insert(host.clone(), Away { domain: self.domain(host), lost });
         }
         let drained = |host: &Arc<str>| self.ledger.away.get(host).and_then(|away| away.lost.clone());
         let twins =

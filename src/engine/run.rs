@@ -142,10 +142,20 @@ impl Ledger {
             self.pass_over(play, name(host), "it failed in an earlier play", sink);
         }
         let canary = Canary::new(play.max_fail_percentage);
+        // A host that an earlier play has lost has its place in this one as well.
+        for (host, away) in &mut self.away {
+            if let Some(domain) = play.reboot.as_ref().and_then(|r| r.domains.get(host)) {
+                away.domain = Some(domain.clone());
+            }
+        }
         let mut rest = hosts.as_slice();
-        for (i, size) in sizes.iter().enumerate() {
+        let mut batches = Vec::new();
+        for size in &sizes {
             let (batch, later) = rest.split_at(*size);
             rest = later;
+            batches.push(batch);
+        }
+        for (i, &batch) in batches.iter().enumerate() {
             if shared.interrupted.load(Ordering::Relaxed) {
                 self.stopped.get_or_insert_with(|| "the run was interrupted".to_owned());
             }
@@ -176,14 +186,19 @@ impl Ledger {
             }
         }
         if let (true, Some(reboot)) = (options.check, &play.reboot) {
-            self.foresee(play, reboot, sink);
+            self.foresee(play, reboot, &batches, sink);
         }
     }
 
     /// Tells in which order the hosts of a play would be booted, and which wouldn't.
-    fn foresee(&mut self, play: &Play, reboot: &Reboot, sink: &mut dyn FnMut(Event)) {
-        let place = |host: &Arc<str>| play.hosts.iter().position(|h| h.target.host == **host);
+    fn foresee(&mut self, play: &Play, reboot: &Reboot, batches: &[&[&Host]], sink: &mut dyn FnMut(Event)) {
         let mut planned = std::mem::take(&mut self.planned);
+        let places: HashMap<&str, (usize, usize)> = batches
+            .iter()
+            .enumerate()
+            .flat_map(|(batch, hosts)| hosts.iter().enumerate().map(move |(i, h)| (h.target.host.as_str(), (batch, i))))
+            .collect();
+        let place = |host: &Arc<str>| places.get(&**host).copied().unwrap_or_default();
         planned.sort_by_key(|(host, _)| place(host));
         let twin = |host: &Arc<str>| self.machines.values().any(|names| names.len() > 1 && names.contains(host));
         planned.retain(|(host, _)| !twin(host));
@@ -195,9 +210,9 @@ impl Ledger {
         if !told.is_empty() {
             warn(format!("these wouldn't be booted, as somebody else has them out of service: {}", told.join(", ")));
         }
-        let domain = |host: &Arc<str>| play.hosts.get(place(host)?).and_then(|h| h.way.domain.clone());
-        let domains: Vec<Option<String>> = planned.iter().map(|(host, _)| domain(host)).collect();
-        let rounds = rolling::rounds(self.most, &self.away, &domains);
+        let domains: Vec<Option<String>> = planned.iter().map(|(host, _)| reboot.domains.get(host).cloned()).collect();
+        let of: Vec<usize> = planned.iter().map(|(host, _)| place(host).0).collect();
+        let rounds = rolling::rounds(self.most, &self.away, &domains, &of);
         let order: Vec<usize> = rounds.concat();
         if order.len() < planned.len() {
             let left = planned.iter().enumerate().filter(|(i, _)| !order.contains(i));

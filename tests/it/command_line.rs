@@ -85,6 +85,38 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
+fn the_ways_of_a_boot_may_use_the_variables_of_the_play() {
+    let site = site();
+    let play = "- hosts: all
+  vars: {out: 'drain {{ inventory_hostname }}', rack: r1}
+  reboot: {domain: '{{ rack }}', drain: {command: '{{ out }}'}}
+  resources: [{assert: {that: 'true'}}]
+";
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let validate = ["validate", "-i", "hosts.yaml", "site.yaml"];
+    let (code, _, err) = netplay(site.path(), &validate);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let play = play.replace("rack: r1", "rick: r1");
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let (code, _, err) = netplay(site.path(), &validate);
+    assert!(code == 1 && err.contains("`rack` isn't defined") && err.contains("site.yaml:3:"), "{err}");
+}
+
+#[test]
+fn what_two_set_of_a_card_is_told_once_and_in_words() {
+    let site = site();
+    let play = "- hosts: all
+  resources:
+    - mlxconfig: {device: all, set: {NUM_OF_VFS: 4}}
+    - mlxconfig: {device: mlx5_9, set: {NUM_OF_VFS: 8}}
+";
+    std::fs::write(site.path().join("site.yaml"), play).unwrap();
+    let (code, _, err) = netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml"]);
+    let told = "`mlxconfig:all` and `mlxconfig:mlx5_9` both set the card parameter NUM_OF_VFS of all cards";
+    assert!(code == 1 && err.matches("both set").count() == 1 && err.contains(told), "{err}");
+}
+
+#[test]
 fn a_limit_that_leaves_a_play_without_hosts_is_told() {
     let site = site();
     let limited =

@@ -71,6 +71,11 @@ fn a_setting_is_carried_through_drain_boot_and_proof_within_the_budget() {
     assert_eq!(planned["hosts"][0]["reasons"], serde_json::json!(["mlxconfig:all (NUM_OF_VFS 4)"]), "{planned}");
     assert_eq!((&planned["at_once"], &planned["at_most_seconds"]), (&2.into(), &360.into()), "{planned}");
     assert_eq!(boots(&hosts), before);
+    // A batch after the other, whatever the budget.
+    let ramp = playbook("  serial: 1\n  reboot: {max_unavailable: 3, timeout: 60}\n");
+    let check = Told::by(&apply(&hosts, &ramp, &["--check"]), 0).run.stdout;
+    let planned: Value = serde_json::from_str(check.lines().find(|l| l.contains("boots_planned")).unwrap()).unwrap();
+    assert_eq!((&planned["at_once"], &planned["at_most_seconds"]), (&1.into(), &540.into()), "{planned}");
 
     // Without leave to boot what depends on it is left out.
     let never = run(&hosts, "{max_unavailable: 2}", &["--reboot", "never"], 0);
@@ -312,6 +317,13 @@ fn slurm_drains_what_runs_jobs_and_keeps_what_others_have_drained() {
     }
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(cluster.state(idle).0, "idle");
+    // It has its place in its domain too, out of --limit as well.
+    let netplay =
+        on_cluster(&cluster, "{max_unavailable: 3, domain: rack1, timeout: 60, drain: slurm, drain_on: sd0001}");
+    let told_ = Told::by(&netplay.with(&["--limit", idle.0]), 2);
+    let problem_ = problem(&told_, idle.0);
+    assert!(problem_.starts_with("budget: ") && problem_.contains("one of a `domain`"), "{problem_}");
+    assert_eq!(boots(cluster.hosts()), before);
     let trace = Trace::begin(cluster.hosts());
     // What others have drained is one of the two.
     let netplay = on_cluster(&cluster, "{max_unavailable: 2, timeout: 60, drain: slurm, drain_on: sd0001}");
@@ -353,6 +365,70 @@ fn slurm_boots_a_node_itself() {
     assert_eq!(host.boots(), before + 1);
     assert_eq!(host.sh("cat /etc/after"), "x");
     cluster.wait_for(host, "idle");
+}
+
+#[test]
+fn slurm_gets_a_node_that_it_boots_back_when_it_was_proven_and_boots_none_that_was_given_up() {
+    let cluster = Cluster::take(2);
+    with_cards(&cluster);
+    let [half, busy] = cluster.hosts().each().collect::<Vec<_>>().try_into().unwrap();
+    half.fault("half-speed");
+    cluster.job(busy, 120);
+    let before = boots(cluster.hosts());
+    let reboot = "{max_unavailable: 2, timeout: 15, drain_timeout: 10, via: slurm, drain_on: sd0001}";
+    let netplay = on_cluster(&cluster, reboot);
+    let child = netplay.start();
+    let start = Instant::now();
+    while !cluster.run(&format!("scontrol show node {}", node(busy))).contains("REBOOT_REQUESTED") {
+        assert!(start.elapsed() < Duration::from_secs(60), "Slurm isn't told to boot it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // A short loss of the network is no boot.
+    busy.sh("setsid sh -c 'sleep 3; iptables -I INPUT -p tcp --dport 22 -j DROP; sleep 8; iptables -D INPUT 1' \
+         >/dev/null 2>&1 </dev/null &");
+    let told_ = Told::from(Run::from(child.wait_with_output().unwrap()).exits(2));
+    let problem_ = problem(&told_, busy.0);
+    assert!(
+        problem_.contains("Slurm didn't boot it within 25 s of the order") && problem_.contains("it was given back"),
+        "{problem_}"
+    );
+    assert_eq!(cluster.state(busy), ("allocated".to_owned(), "none".to_owned()));
+    busy.sh("test ! -e /var/lib/netplay/reboot");
+    let problem_ = problem(&told_, half.0);
+    assert!(problem_.contains("the RDMA port mlx5_0/1 has 200 Gb/s, and had 400"), "{problem_}");
+    assert!(told_.warnings().contains("it stays drained (slurm-reboots "), "{}", told_.run.stdout);
+    let (state, reason) = cluster.state(half);
+    assert!(state == "down" && reason.starts_with("netplay:"), "{state} {reason}");
+    assert_eq!(boots(cluster.hosts()), [before[0] + 1, before[1]]);
+    cluster.run("scancel -u root");
+    cluster.wait_for(busy, "idle");
+    assert_eq!(busy.boots(), before[1]);
+}
+
+#[test]
+fn what_a_killed_run_has_drained_is_not_finished_by_a_play_that_would_not_give_it_back() {
+    let cluster = Cluster::take(1);
+    with_cards(&cluster);
+    let host = cluster.hosts().first();
+    let before = host.boots();
+    cluster.job(host, 120);
+    let slurm = on_cluster(&cluster, "{timeout: 60, drain: slurm, drain_on: sd0001}");
+    let mut child = slurm.start();
+    cluster.wait_for(host, "draining");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let other = on_cluster(&cluster, "{timeout: 60, drain: {command: 'true', undrain: 'true'}}");
+    let told_ = Told::by(&other, 2);
+    let problem_ = problem(&told_, host.0);
+    assert!(problem_.contains("drained it by another `drain` (slurm "), "{problem_}");
+    assert_eq!(cluster.state(host).0, "draining");
+    assert_eq!(host.boots(), before);
+    cluster.run("scancel -u root");
+    // What Slurm does for both ways is one.
+    Told::by(&on_cluster(&cluster, "{timeout: 60, via: slurm, drain_on: sd0001}"), 0);
+    cluster.wait_for(host, "idle");
+    assert_eq!(host.boots(), before + 1);
+    host.sh("test ! -e /var/lib/netplay/reboot");
 }
 
 #[test]

@@ -20,6 +20,22 @@ impl Trip {
                 hint: Some("boot it yourself, or by `netplay reboot` when nothing else runs".to_owned()),
             });
         }
+        if let Some(noted) = &self.clash {
+            let run = self.kept().note.as_ref().map(|note| note.run.as_str()).unwrap_or_default();
+            return Err(Problem {
+                kind: "drain",
+                message: format!(
+                    "it isn't booted: run {run} drained it by another `drain` ({noted}) than this play's ({}), which wouldn't give it \
+                     back",
+                    self.drain.noted()
+                ),
+                hint: Some(
+                    "run the play once as it was then, which finishes it, or give it back by hand and remove \
+                     /var/lib/netplay/reboot there"
+                        .to_owned(),
+                ),
+            });
+        }
         let known = self.kept().note.as_ref().map(|note| note.run.clone());
         let folder = visit.shared.folders.run.as_str();
         let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(folder)])?;
@@ -90,7 +106,7 @@ impl Trip {
     }
 
     pub(super) fn drain(&mut self, visit: &Visit<'_>, play: &Reboot) -> Result<Option<Duration>, Problem> {
-        let script = self.drain.script(&visit.shared.run, &self.why());
+        let script = self.drain.script(&visit.shared.run, &self.why(), self.emptied);
         // For what a first boot has revealed it is still drained.
         let Some(script) = script.filter(|_| !self.emptied || self.drain.boots()) else {
             self.enter(Stage::Order);
@@ -125,9 +141,7 @@ impl Trip {
                 Err(Problem {
                     kind: "drain",
                     message: format!("it wasn't drained within {} s: {}", play.drain_timeout.as_secs(), self.lack.1),
-                    hint: Some(
-                        "it was given back; let what runs there end, or allow more by `drain_timeout`".to_owned(),
-                    ),
+                    hint: Some(PATIENCE.to_owned()),
                 })
             }
             Drained::ByOthers(why) => Err(Problem {
@@ -212,6 +226,9 @@ impl Trip {
             .line(include_str!("order.sh"))
     }
 }
+
+/// What to do where jobs don't end in time.
+pub(super) const PATIENCE: &str = "let what runs there end, or allow more by `drain_timeout`";
 
 fn unbooted(problem: Problem) -> Problem {
     Problem { message: format!("it isn't booted: {}", problem.message), ..problem }

@@ -66,7 +66,8 @@ look() {
 }
 look"#;
 
-const SLURM_DRAIN: &str = r#"case $state in
+const SLURM_DRAIN: &str = r#"case $state/$reason in *REBOOT_ISSUED*) ;; *REBOOT*/netplay:*) scontrol cancel_reboot "$node" || exit 1; look ;; esac
+case $state in
   *DRAIN* | *DOWN* | *FAIL*)
     case $reason in netplay:*) ;; *) echo "$state: ${reason:-no reason is given}"; exit 11 ;; esac
     ;;
@@ -80,15 +81,27 @@ case $state in
 esac
 exit 0"#;
 
+// Down after it, so that no job lands there before netplay has proven it. A node whose boot slurmd hasn't told slurmctld yet
+// takes no order for another one.
 const SLURM_REBOOT: &str = r#"case $state in
-  *REBOOT*) exit 0 ;;
-  *DRAIN* | *DOWN* | *FAIL*) case $reason in netplay:*) ;; *) echo "$state: ${reason:-no reason is given}"; exit 11 ;; esac ;;
+  *REBOOT* | *DRAIN* | *DOWN* | *FAIL*)
+    case $reason in netplay:*) ;; *) echo "$state: ${reason:-no reason is given}"; exit 11 ;; esac
+    ;;
 esac
-scontrol reboot ASAP nextstate=RESUME reason="$why" "$node" || exit 1"#;
+case $state in
+  *REBOOT_ISSUED*) [ -z "$again" ] || { echo "$state"; exit 10; }; exit 0 ;;
+  *REBOOT*) exit 0 ;;
+esac
+scontrol reboot ASAP nextstate=DOWN reason="$why" "$node" || exit 1"#;
 
 // slurmd tells slurmctld a new boot time, and Slurm puts a node down for that; where it was drained by us it keeps our
-// reason, or has this one.
-const SLURM_UNDRAIN: &str = r#"case $state in
+// reason, or has this one. What was resumed before slurmctld knew of the boot that it ordered itself would be down after it.
+const SLURM_UNDRAIN: &str = r#"case $state/$reason in *REBOOT_ISSUED*) ;; *REBOOT*/netplay:*) scontrol cancel_reboot "$node" || exit 1; look ;; esac
+case $unbooted/$state/$reason in yes/*REBOOT_ISSUED* | yes/*': reboot issued'*) echo "Slurm has begun to boot it: $state"; exit 1 ;; esac
+i=0
+while case $state in *REBOOT_ISSUED*) [ "$i" -lt 10 ] ;; *) false ;; esac; do sleep 1; i=$((i + 1)); look; done
+case $state in
+  *REBOOT_ISSUED*) echo "Slurm doesn't know yet that it has booted: $state"; exit 1 ;;
   *DRAIN* | *DOWN* | *FAIL*) ;;
   *) exit 0 ;;
 esac
@@ -97,8 +110,11 @@ case $reason in
   *) echo "$state: ${reason:-no reason is given}"; exit 11 ;;
 esac"#;
 
-const SLURM_CANCEL: &str = r#"case $state in *REBOOT*) scontrol cancel_reboot "$node" ;; esac
-exit 0"#;
+// It was ordered a boot, and nobody knows how it is: when its jobs end it isn't booted, and gets no others.
+const SLURM_KEEP: &str = r#"case $state/$reason in
+  *REBOOT_ISSUED*) ;;
+  *REBOOT*/netplay:*) scontrol cancel_reboot "$node" && scontrol update nodename="$node" state=drain reason="$reason" ;;
+esac"#;
 
 const KUBERNETES: &str = r#"command -v kubectl >/dev/null || { echo 'there is no kubectl here'; exit 127; }
 off=$(kubectl get node "$node" -o 'jsonpath={.spec.unschedulable}' 2>&1) || { printf '%s\n' "$off"; exit 1; }
@@ -127,13 +143,14 @@ impl Drain {
         matches!(self, Drain::SlurmReboots(_))
     }
 
-    /// What drains it, or asks how far that is: it may be run again and again. `run` is the run's id, `why` for what.
-    pub(super) fn script(&self, run: &str, why: &str) -> Option<Script> {
+    /// What drains it, or asks how far that is: it may be run again and again. `run` is the run's id, `why` for what; `again`
+    /// where it was booted already and stays drained for another boot.
+    pub(super) fn script(&self, run: &str, why: &str, again: bool) -> Option<Script> {
         let slurm = |node: &str| Script::new().set("node", node).set("why", &reason(run, why)).line(SLURM);
         Some(match self {
             Drain::None => return None,
             Drain::Slurm(node) => slurm(node).line(SLURM_DRAIN),
-            Drain::SlurmReboots(node) => slurm(node).line(SLURM_REBOOT),
+            Drain::SlurmReboots(node) => slurm(node).set("again", if again { "again" } else { "" }).line(SLURM_REBOOT),
             Drain::Kubernetes(node) => {
                 Script::new().set("node", node).set("run", run).line(KUBERNETES).line(KUBERNETES_DRAIN)
             }
@@ -141,17 +158,36 @@ impl Drain {
         })
     }
 
-    /// What gives it back, if it was netplay that took it.
-    pub(super) fn undo(&self) -> Option<Script> {
+    /// What gives it back, if it was netplay that took it; `unbooted` where the scheduler was to boot it and that is only right if
+    /// it hasn't begun.
+    pub(super) fn undo(&self, unbooted: bool) -> Option<Script> {
         Some(match self {
             Drain::None => return None,
-            Drain::Slurm(node) => Script::new().set("node", node).line(SLURM).line(SLURM_UNDRAIN),
-            Drain::SlurmReboots(node) => {
-                Script::new().set("node", node).line(SLURM).line(SLURM_CANCEL).line(SLURM_UNDRAIN)
+            Drain::Slurm(node) | Drain::SlurmReboots(node) => {
+                let unbooted = if unbooted { "yes" } else { "" };
+                Script::new().set("node", node).set("unbooted", unbooted).line(SLURM).line(SLURM_UNDRAIN)
             }
             Drain::Kubernetes(node) => Script::new().set("node", node).line(KUBERNETES).line(KUBERNETES_UNDRAIN),
             Drain::Command { undrain, .. } => Script::new().user(undrain.as_ref()?),
         })
+    }
+
+    /// What takes back the scheduler's own order to boot it, if it didn't carry that out yet, and leaves it drained.
+    pub(super) fn keep(&self) -> Option<Script> {
+        match self {
+            Drain::SlurmReboots(node) => Some(Script::new().set("node", node).line(SLURM).line(SLURM_KEEP)),
+            _ => None,
+        }
+    }
+
+    /// Whether what is drained in this way is given back by the other one's commands too.
+    pub(super) fn undone_by(&self, other: &Drain) -> bool {
+        match (self, other) {
+            (Drain::Slurm(a) | Drain::SlurmReboots(a), Drain::Slurm(b) | Drain::SlurmReboots(b)) => a == b,
+            // Commands aren't noted: those of the play are taken for the ones that drained it.
+            (Drain::Command { .. }, Drain::Command { .. }) => true,
+            _ => self == other,
+        }
     }
 
     /// What lists all nodes that the scheduler has as unavailable.
@@ -326,6 +362,97 @@ mod tests {
             assert_eq!(Drain::of_note(&drain.noted(), &command), drain);
         }
         assert_eq!(Drain::of_note("command", &Drain::None), Drain::None);
+    }
+
+    /// What scripts have a simulated scontrol do, with a node of this state and reason; and the exit code.
+    fn simulated(script: &Script, state: &str, reason: &str) -> (i32, String) {
+        let scontrol = r#"scontrol() {
+  case $1 in
+    show) echo "NodeName=n1 State=$S ThreadsPerCore=1 Reason=$W [root@2026-12-01T10:00:00]" ;;
+    cancel_reboot) echo "$*"; S=ALLOCATED W= ;;
+    update) echo "$*"; case $* in *=resume) S=IDLE W= ;; *) S=$S+DRAIN ;; esac ;;
+    *) echo "$*" ;;
+  esac
+}
+squeue() { echo 7; }
+sleep() { S=DOWN; }"#;
+        let set = Script::new().set("S", state).set("W", reason).line(scontrol);
+        let text = format!("{}\n{}", set.as_str(), script.as_str());
+        let output = crate::resource::trial::Shell::Dash.run_in_net("", &text);
+        (output.code, output.text().lines().collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    fn slurm_boots_a_node_and_keeps_it_until_it_was_proven() {
+        let via = Drain::SlurmReboots("n1".into());
+        let order =
+            |state: &str, reason: &str, again| simulated(&via.script("r1", "card", again).unwrap(), state, reason);
+        let ordered = (0, "reboot ASAP nextstate=DOWN reason=netplay:r1 card n1".to_owned());
+        assert_eq!(order("IDLE", "", false), ordered);
+        // Drained by an earlier run of ours, also by the other `drain`.
+        assert_eq!(order("IDLE+DRAIN", "netplay:r0 card", false), ordered);
+        assert_eq!(order("IDLE+DRAIN", "bad fan", false), (11, "IDLE+DRAIN: bad fan".to_owned()));
+        assert_eq!(order("IDLE+REBOOT_REQUESTED", "kernel", false).0, 11, "that of others is theirs");
+        assert_eq!(order("MIXED+DRAIN+REBOOT_REQUESTED", "netplay:r1 card", false), (0, String::new()));
+        // The first boot isn't taken for the second one, and that is ordered when the node is back.
+        assert_eq!(order("DOWN+DRAIN+REBOOT_ISSUED", "netplay:r1 card : reboot issued", false).0, 0);
+        assert_eq!(order("DOWN+DRAIN+REBOOT_ISSUED", "netplay:r1 card : reboot issued", true).0, 10);
+        assert_eq!(order("DOWN", "netplay:r1 card : reboot issued : reboot complete", true), ordered);
+
+        for drain in [via.clone(), Drain::Slurm("n1".into())] {
+            let undo = |state: &str, reason: &str| simulated(&drain.undo(false).unwrap(), state, reason);
+            let resumed = (0, "update nodename=n1 state=resume".to_owned());
+            assert_eq!(undo("DOWN", "netplay:r1 card : reboot issued : reboot complete"), resumed);
+            assert_eq!(undo("IDLE+DRAIN", "netplay:r1 card"), resumed);
+            assert_eq!(undo("DOWN", "Node unexpectedly rebooted"), resumed);
+            assert_eq!(undo("IDLE+DRAIN", "bad fan"), (11, "IDLE+DRAIN: bad fan".to_owned()));
+            // What it hasn't booted yet is given back by taking the order back; a boot that slurmctld has yet to hear of is waited for.
+            assert_eq!(undo("ALLOCATED+DRAIN+REBOOT_REQUESTED", "netplay:r1 card"), (0, "cancel_reboot n1".to_owned()));
+            assert_eq!(undo("ALLOCATED+DRAIN+REBOOT_REQUESTED", "kernel").0, 11);
+            assert_eq!(undo("DOWN+DRAIN+REBOOT_ISSUED", "netplay:r1 card : reboot issued"), resumed);
+            // Where it wasn't seen to have booted, it isn't resumed unproven if it has begun to meanwhile.
+            let early = |state: &str, reason: &str| simulated(&drain.undo(true).unwrap(), state, reason);
+            assert_eq!(
+                early("ALLOCATED+DRAIN+REBOOT_REQUESTED", "netplay:r1 card"),
+                (0, "cancel_reboot n1".to_owned())
+            );
+            for state in ["DOWN+DRAIN+REBOOT_ISSUED", "DOWN"] {
+                assert_eq!(early(state, "netplay:r1 card : reboot issued").0, 1, "{state}");
+            }
+        }
+        let keep = |state: &str| simulated(&via.keep().unwrap(), state, "netplay:r1 card");
+        assert_eq!(
+            keep("MIXED+DRAIN+REBOOT_REQUESTED"),
+            (0, "cancel_reboot n1; update nodename=n1 state=drain reason=netplay:r1 card".to_owned())
+        );
+        assert_eq!(keep("DOWN+DRAIN+REBOOT_ISSUED"), (0, String::new()));
+        // A play that drains only takes back the order that an earlier one has given.
+        let drain = Drain::Slurm("n1".into()).script("r2", "card", false).unwrap();
+        assert_eq!(
+            simulated(&drain, "ALLOCATED+DRAIN+REBOOT_REQUESTED", "netplay:r1 card"),
+            (
+                10,
+                "cancel_reboot n1; update nodename=n1 state=drain reason=netplay:r2 card; ALLOCATED+DRAIN, jobs: 7 "
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_drained_in_one_way_is_not_finished_in_another() {
+        let command = |text: &str| Drain::Command { drain: text.into(), undrain: None };
+        let (slurm, via) = (Drain::Slurm("n1".into()), Drain::SlurmReboots("n1".into()));
+        assert!(slurm.undone_by(&via) && via.undone_by(&slurm) && command("a").undone_by(&command("b")));
+        let kubernetes = Drain::Kubernetes("n1".into());
+        for (one, other) in [
+            (&slurm, &command("a")),
+            (&command("a"), &via),
+            (&slurm, &kubernetes),
+            (&kubernetes, &command("a")),
+            (&slurm, &Drain::Slurm("n2".into())),
+        ] {
+            assert!(!one.undone_by(other) && !other.undone_by(one), "{one:?} {other:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod pulse;
 mod up;
 
 pub use drain::Drain;
-pub use note::Note;
+pub use note::{Note, whence};
 
 use self::pulse::{Lack, Pulse};
 use super::host::{Kept, Machine, Paused, Place, Visit};
@@ -47,13 +47,13 @@ pub struct Reboot {
     pub firmware_reset: bool,
     /// The play's hosts before `--limit` by the name that the scheduler has for them.
     pub nodes: HashMap<String, Arc<str>>,
+    /// What fails together with each of these hosts: at most one host of a domain is unavailable at once.
+    pub domains: HashMap<Arc<str>, String>,
 }
 
 /// What is to be known of one host for that.
 #[derive(Debug, Clone, Default)]
 pub struct Way {
-    /// What fails together: at most one host of a domain is unavailable at once.
-    pub domain: Option<String>,
     /// How it is drained.
     pub drain: Drain,
     /// What switches it off and on.
@@ -89,6 +89,8 @@ pub(super) struct Trip {
     emptied: bool,
     /// Whether an earlier run drained it by a command that this play doesn't have.
     orphan: bool,
+    /// How an earlier run drained it, where this play's way wouldn't undo that.
+    clash: Option<String>,
     /// What came of the order to boot, where that isn't sure.
     ordered: String,
     /// Whose note is on the host, once there is one.
@@ -107,7 +109,7 @@ enum Rest {
     Over(Box<HostEvent>, Box<Kept>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// To be noted on the host.
     Note,
@@ -145,11 +147,16 @@ impl Trip {
     /// A host that needs a boot.
     pub(super) fn new(paused: Box<Paused>, boot: Boot, way: &Way) -> Box<Trip> {
         // What an earlier run has drained is given back in its way.
-        let noted = paused.kept.note.as_ref().filter(|note| note.drain != "none" && !way.drain.any());
-        let drain = noted.map_or_else(|| way.drain.clone(), |note| Drain::of_note(&note.drain, &way.drain));
-        let orphan = noted.is_some() && !drain.any();
+        let noted = paused.kept.note.as_ref().filter(|note| note.drain != "none");
+        let earlier = noted.map(|note| (note.drain.clone(), Drain::of_note(&note.drain, &way.drain)));
+        let (drain, orphan, clash) = match earlier {
+            None => (way.drain.clone(), false, None),
+            Some((_, drain)) if !way.drain.any() => (drain.clone(), !drain.any(), None),
+            Some((_, drain)) if drain.undone_by(&way.drain) => (way.drain.clone(), false, None),
+            Some((noted, _)) => (way.drain.clone(), false, Some(noted)),
+        };
         let trip = Trip::at(Stage::Note, Rest::Play(paused), boot, Pulse::default(), drain, false);
-        Box::new(Trip { orphan, ..*trip })
+        Box::new(Trip { orphan, clash, ..*trip })
     }
 
     /// A host that an earlier run has booted, and whose play goes on when that is proven.
@@ -188,6 +195,7 @@ impl Trip {
             drained,
             emptied: false,
             orphan: false,
+            clash: None,
             ordered: String::new(),
             owner: None,
             admitted: false,
@@ -325,7 +333,7 @@ fn taken_over(note: &Note) -> String {
 pub(super) fn busy(note: &Note) -> Problem {
     Problem {
         kind: "reboot",
-        message: format!("run {} of {} is booting it ({})", note.run, note.by, note.why.join(", ")),
+        message: format!("run {} of {} is booting it ({})", note.run, note.runner(), note.why.join(", ")),
         hint: Some("let that run finish, then run this again".to_owned()),
     }
 }

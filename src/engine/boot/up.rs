@@ -1,5 +1,6 @@
 //! Coming back: a host is proven, its play goes on, and it is given back.
 
+use super::down::PATIENCE;
 use super::pulse::{Lack, Pulse};
 use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, busy, drain, note, pause, pulse_of};
 use crate::engine::host::{Machine, Visit, Visited};
@@ -42,8 +43,10 @@ impl Trip {
         if lack > self.lack.0.max(Lack::Boot) {
             self.entered = Instant::now();
         }
-        self.lack = (lack.max(self.lack.0), told);
+        // One look that failed is no boot: where the old one is seen to run, the host hasn't gone down.
+        self.lack = (if lack == Lack::Shutdown { lack } else { lack.max(self.lack.0) }, told);
         let (limit, stage, hint) = match lack {
+            Lack::Shutdown if self.drain.boots() => (play.timeout, "Slurm didn't boot it", PATIENCE),
             Lack::Shutdown => (play.timeout, "it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
             Lack::Boot if self.lack.0 <= Lack::Boot => {
                 (play.timeout, "it didn't come back", "look at its console; when it is back, run this again")
@@ -64,7 +67,8 @@ impl Trip {
             return Ok(Some(pause(self.entered)));
         }
         let ordered = if self.ordered.is_empty() { String::new() } else { format!("; {}", self.ordered) };
-        let message = format!("{stage} within {} s of the boot: {}{ordered}", limit.as_secs(), self.lack.1);
+        let of = if lack == Lack::Shutdown { "order" } else { "boot" };
+        let message = format!("{stage} within {} s of the {of}: {}{ordered}", limit.as_secs(), self.lack.1);
         Err(Problem { kind: "boot", message, hint: Some(hint.to_owned()) })
     }
 
@@ -96,9 +100,12 @@ impl Trip {
         if let Rest::Over(event, _) = &self.rest
             && matches!(event.status, HostStatus::Failed | HostStatus::Unreachable)
         {
+            let booted = self.admitted || self.kept().proven;
             self.stays_drained();
             let (event, machine) = self.over();
-            return Turn::Over(event, machine, Left::Away("it failed after its boot".to_owned()));
+            let why =
+                if booted { "it failed after its boot" } else { "it failed, and an earlier run's boot isn't over" };
+            return Turn::Over(event, machine, Left::Away(why.to_owned()));
         }
         // By the note the next run gives it back, if this one couldn't.
         let undone = self.give_back(visit, play);
@@ -154,8 +161,12 @@ impl Trip {
             let answers = calm
                 .look(self.kept_mut(), true, vec![Pulse::ask(folder)])
                 .map_err(|p| doubt(format!("nobody knows whether it is up: {}", p.message)))?;
-            if pulse_of(&answers, folder)?.going_down() {
+            let pulse = pulse_of(&answers, folder)?;
+            if pulse.going_down() {
                 return Err(doubt("it goes down".to_owned()));
+            }
+            if self.unbooted() && pulse.boot != self.before.boot {
+                return Err(doubt("it has booted, and isn't proven".to_owned()));
             }
             if let Some(note) = self.kept().note.clone().filter(|note| self.owner.as_ref() != Some(&note.run)) {
                 return Err(busy(&note));
@@ -178,7 +189,7 @@ impl Trip {
                 Some("run the play that has it, or give it back by hand and remove /var/lib/netplay/reboot".to_owned());
             return Err(Problem { kind: "undrain", message, hint });
         }
-        let Some(script) = self.drain.undo().filter(|_| self.drained) else { return Ok(()) };
+        let Some(script) = self.drain.undo(self.unbooted()).filter(|_| self.drained) else { return Ok(()) };
         let output = play.desk.run(visit, &script, 120, true)?;
         if output.code == 0 {
             return Ok(());
@@ -196,10 +207,9 @@ impl Trip {
         Err(Problem { kind: "undrain", message, hint })
     }
 
-    pub(super) fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, problem: Problem) -> Turn {
-        // Slurm hasn't booted it yet: it is told not to.
-        let unbooted = self.drain.boots() && self.lack.0 == Lack::Shutdown;
-        if self.stage == Stage::Wait && !unbooted {
+    pub(super) fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, mut problem: Problem) -> Turn {
+        if self.stage == Stage::Wait && !self.unbooted() {
+            self.keep(visit, play);
             self.stays_drained();
             let why = problem.message.clone();
             let (mut event, machine) = self.ended(visit, problem);
@@ -217,8 +227,28 @@ impl Trip {
             (Left::Back, "drained") => Left::Away(problem.message.clone()),
             (left, _) => left,
         };
+        if left == Left::Back && self.drained && self.drain.undo(false).is_some() {
+            problem.hint =
+                Some(problem.hint.map_or("it was given back".to_owned(), |h| format!("it was given back; {h}")));
+        }
         let (event, machine) = self.ended(visit, problem);
         Turn::Over(event, machine, left)
+    }
+
+    /// Whether Slurm was to boot it and hasn't yet, as far as that was seen: it is told not to.
+    fn unbooted(&self) -> bool {
+        self.stage == Stage::Wait && self.drain.boots() && self.lack.0 == Lack::Shutdown
+    }
+
+    /// Slurm doesn't boot later what this run has given up, and gives it no work.
+    fn keep(&mut self, visit: &Visit<'_>, play: &Reboot) {
+        let Some(script) = self.drain.keep() else { return };
+        let said = match play.desk.run(visit, &script, 60, true) {
+            Ok(output) if output.code == 0 => return,
+            Ok(output) => drain::last_lines(&output.complaint()),
+            Err(problem) => problem.message,
+        };
+        self.kept_mut().warnings.push(format!("Slurm may still boot it, as its order couldn't be taken back: {said}"));
     }
 
     /// Whether an earlier run has begun with it and this one doesn't know yet how far that is: it may go down any moment,
@@ -242,7 +272,7 @@ impl Trip {
         let kind = FailureKind::Interrupted.name();
         let problem = |message: &str| Problem { kind, message: message.to_owned(), hint: None };
         match self.stage {
-            Stage::Note | Stage::Drain | Stage::Order if !self.untouched() => {
+            stage if !self.untouched() && (stage < Stage::Wait || self.unbooted()) => {
                 let left = self.back_out(visit, play);
                 let (event, machine) = self.ended(visit, problem("the run was interrupted before it was booted"));
                 Turn::Over(event, machine, left)
