@@ -673,9 +673,9 @@ impl Going<'_> {
         if self.kept.machine.is_some() && self.kept.machine == here() {
             return Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned());
         }
-        facts::fleeting(answers).map(|why| {
+        facts::fleeting(answers).map(|(place, why)| {
             format!(
-                "what is written to its root doesn't survive a reboot ({why}), so nothing would know afterwards that it was \
+                "what is written to {place} doesn't survive a reboot ({why}), so nothing would know afterwards that it was \
                  booted for this"
             )
         })

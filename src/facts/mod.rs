@@ -37,9 +37,11 @@ pub fn root() -> Question {
     Question::of::<Root>("")
 }
 
-/// Why what is written to the host's root doesn't survive a reboot, if it doesn't.
-pub fn fleeting(answers: &Answers) -> Option<&'static str> {
-    answers.get::<Root>("").ok()?.fleeting
+/// Where something is written that doesn't survive a reboot, and why: the host's root, or what netplay notes there.
+pub fn fleeting(answers: &Answers) -> Option<(&'static str, &'static str)> {
+    let root = answers.get::<Root>("").ok()?;
+    let state = || root.forgetful.map(|why| ("/var/lib/netplay", why));
+    root.fleeting.map(|why| ("its root", why)).or_else(state)
 }
 
 /// The facts that the answers to [`questions`] give, and what the operator should know.

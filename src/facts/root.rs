@@ -10,12 +10,19 @@ pub(super) struct Root {
     pub(super) persistent: Option<bool>,
     /// Why not, if it isn't.
     pub(super) fleeting: Option<&'static str>,
+    /// The same of what is mounted for `/var/lib/netplay`, if that is another file system.
+    pub(super) forgetful: Option<&'static str>,
 }
 
-// The upper layer of an overlay is often in a place that can't be seen from here.
-const ASK: &str = r#"m=$(grep -sE '^([^ ]+ ){4}/ ' /proc/self/mountinfo | tail -n 1)
-printf '%s\n' "$m"
-case $m in *' - overlay '*upperdir=*) u=${m##*upperdir=}; u=${u%%,*}; [ ! -d "$u" ] || stat -f -c %T -- "$u" ;; esac
+// The upper layer of an overlay is often in a place that can't be seen from here. Then the same of what is mounted for
+// netplay's own folder, if anything is.
+const ASK: &str = r#"about() {
+  m=$(grep -sE "^([^ ]+ ){4}$1 " /proc/self/mountinfo | tail -n 1)
+  printf '%s\n' "$m"; u=
+  case $m in *' - overlay '*upperdir=*) u=${m##*upperdir=}; u=${u%%,*}; [ -d "$u" ] && u=$(stat -f -c %T -- "$u") || u= ;; esac
+  printf '%s\n' "$u"
+}
+about /; about '(/var|/var/lib|/var/lib/netplay)'
 exit 0"#;
 
 impl Group for Root {
@@ -29,21 +36,22 @@ impl Group for Root {
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Root, Trouble>> {
         let text = outputs.first().map(Output::text).unwrap_or_default();
         let mut lines = text.lines();
-        let found = judge(lines.next().unwrap_or_default(), lines.next());
-        vec![Ok(found); args.len()]
+        let mut next = || judge(lines.next().unwrap_or_default(), lines.next().filter(|l| !l.is_empty()));
+        let (root, state) = (next(), next());
+        vec![Ok(Root { forgetful: state.fleeting, ..root }); args.len()]
     }
 }
 
-/// From the last
-/// line of /proc/self/mountinfo that is mounted there (proc(5)), and the file system of an overlay's upper layer.
+/// From the last line of /proc/self/mountinfo that is mounted there (proc(5)), and the file system of an overlay's upper
+/// layer.
 fn judge(line: &str, upper: Option<&str>) -> Root {
     let Some((mount, rest)) = line.split_once(" - ") else { return Root::default() };
     let mut rest = rest.split_whitespace();
     let (kind, source, options) = (rest.next(), rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
     let has = |options: &str, name: &str| options.split(',').any(|o| o == name || o.starts_with(&format!("{name}=")));
     let read_only = has(mount.split_whitespace().nth(5).unwrap_or_default(), "ro") || has(options, "ro");
-    let lost = |why| Root { persistent: Some(false), fleeting: Some(why) };
-    let lasts = Root { persistent: Some(true), fleeting: None };
+    let lost = |why| Root { persistent: Some(false), fleeting: Some(why), forgetful: None };
+    let lasts = Root { persistent: Some(true), ..Root::default() };
     match kind {
         Some("tmpfs" | "ramfs" | "rootfs") => lost("it is in memory"),
         Some("squashfs" | "erofs" | "iso9660" | "cramfs") => lost("it is a read-only image"),

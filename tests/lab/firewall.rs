@@ -247,6 +247,22 @@ fn what_keeps_the_session_open_is_left_alone() {
 }
 
 #[test]
+fn rules_that_let_the_same_in_are_done_in_one_run() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let rules = "    - firewall_rule: {name: one, protocol: udp, port: 5201, backend: nftables}
+    - firewall_rule: {name: two, protocol: udp, port: 5000-6000, backend: nftables}\n";
+    let netplay = apply(&hosts, &play(rules), &[]);
+    assert_eq!(Told::by(&netplay, 0).count("changed"), 2);
+    host.sh("nft add table inet f; nft add chain inet f in '{ type filter hook input priority 0; }'
+        nft add rule inet f in tcp dport 22 accept; nft add rule inet f in ct state established,related accept
+        nft chain inet f in '{ policy drop; }'");
+    assert_eq!(Told::by(&netplay, 0).count("changed"), 2);
+    converged(&netplay, host, 2);
+    host.sh("nft delete table inet f");
+}
+
+#[test]
 fn a_user_who_is_not_root_is_told_so() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let netplay =

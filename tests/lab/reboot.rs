@@ -603,8 +603,14 @@ fn a_host_that_would_forget_it_is_told_beforehand_and_is_not_booted() {
     assert!(!check.run.stdout.contains("boots_planned"), "{}", check.run.stdout);
     let told_ = run(&hosts, "{timeout: 60}", &[], 2);
     assert!(problem(&told_, host.0).contains(&format!("it isn't booted: {why}")), "{}", told_.run.stdout);
+    // The same of what netplay notes there.
+    host.sh("rm /usr/local/sbin/grep; mkdir -p /var/lib/netplay; mount -t tmpfs tmpfs /var/lib/netplay");
+    let why = "it wouldn't be booted: what is written to /var/lib/netplay doesn't survive a reboot (it is in memory)";
+    let check = run(&hosts, "{timeout: 60}", &["--check"], 0);
+    assert!(check.warnings().contains(why), "{}", check.run.stdout);
+    run(&hosts, "{timeout: 60}", &[], 2);
     assert_eq!(host.boots(), before);
-    host.sh("rm /usr/local/sbin/grep");
+    host.sh("umount /var/lib/netplay");
 }
 
 #[test]

@@ -126,6 +126,16 @@ impl Table {
         self.chains.iter().filter(move |(_, c)| c.base.as_ref().is_some_and(|b| b.hook == hook))
     }
 
+    /// The same without the rules of netplay's.
+    pub(super) fn of_others(&self) -> Table {
+        let foreign = |chain: &Chain| Chain {
+            base: chain.base.clone(),
+            rules: chain.rules.iter().filter(|rule| !rule.is_netplays()).cloned().collect(),
+        };
+        let chains = self.chains.iter().map(|(name, chain)| (name.clone(), foreign(chain))).collect();
+        Table { place: self.place.clone(), chains }
+    }
+
     /// What becomes of these packets in a base chain.
     pub(super) fn fate(&self, chain: &str, look: Look<'_>) -> Fate {
         match self.enter(chain, look, &mut HashMap::new()) {

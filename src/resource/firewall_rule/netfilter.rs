@@ -160,9 +160,11 @@ impl FirewallRule {
             if table.place.v6().is_some_and(|of| of != v6) || table.place == own() {
                 continue;
             }
+            // What another rule of netplay's lets in counts for nothing: it may go, and the same play may just have made it.
+            let others = table.of_others();
             for (base, _) in table.bases(self.hook()) {
                 let seat = Seat::of(&table.place, base, &self.verdict);
-                if self.fate(table, base, v6, false) == Fate::Dropped && !seats.contains(&seat) {
+                if self.fate(&others, base, v6, false) == Fate::Dropped && !seats.contains(&seat) {
                     seats.push(seat);
                 }
             }
