@@ -4,6 +4,7 @@
 use super::{Origin, context, extra, load_inventory, look, some_hosts, target, vault, warn};
 use crate::cli;
 use crate::engine::boot::{self, Way};
+use crate::engine::guard::Proof;
 use crate::engine::host::{Place, Site};
 use crate::engine::run;
 use crate::error::{Error, Errors, suggest};
@@ -332,7 +333,10 @@ pub(super) fn stage(
         };
         plays.push(run::Play {
             reboot,
-            confirm: cast.play.confirm.as_ref().and_then(|confirm| confirm.command.clone()),
+            confirm: cast.play.confirm.as_ref().map_or_else(Proof::default, |confirm| Proof {
+                command: confirm.command.clone(),
+                path_mtu: confirm.path_mtu,
+            }),
             name: cast.play.name.clone(),
             hosts,
             serial: cast.settings.serial.clone(),

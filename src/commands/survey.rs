@@ -109,7 +109,7 @@ pub(super) fn ask(
             policy: Policy::default(),
             events: send,
             patient: false,
-            confirm: None,
+            confirm: crate::engine::guard::Proof::default(),
             canary: None,
         };
         let (mut told, answers) = visit.ask(inquiry, keywords);

@@ -3,7 +3,7 @@
 use super::batch::Folders;
 use super::boot::Note;
 use super::execution::{Errand, ended, problem};
-use super::guard::{Armed, Canary, Standing};
+use super::guard::{Armed, Canary, Proof, Standing};
 use super::reader::Ending;
 use super::rights;
 use crate::event::{Event, HostEvent, HostStatus, Problem, ResourceEvent, Stage, Status};
@@ -98,8 +98,8 @@ pub struct Visit<'a> {
     pub events: &'a (dyn Fn(Event) + Sync),
     /// Whether it goes on though the run is interrupted, as it takes something back.
     pub patient: bool,
-    /// What must succeed on the host before a change that may cut the session off is confirmed.
-    pub confirm: Option<Arc<str>>,
+    /// What has to be true before a change that may cut the session off is confirmed.
+    pub confirm: Proof,
     /// Which host goes first with such a change.
     pub canary: Option<&'a Canary>,
 }
@@ -139,7 +139,7 @@ impl Place {
             events: &scripts,
             shared: visit.shared,
             patient,
-            confirm: None,
+            confirm: Proof::default(),
             canary: None,
         };
         let argument = CommandLine::argument(seconds, script.as_str());
@@ -258,7 +258,7 @@ impl Visit<'_> {
         if quick {
             target.connect_timeout = Some(QUICK);
         }
-        let visit = Visit { target: &target, play: self.play.clone(), confirm: None, ..*self };
+        let visit = Visit { target: &target, play: self.play.clone(), confirm: Proof::default(), ..*self };
         let mut going = visit.set_out(std::mem::take(kept));
         if quick {
             going.hasty = going.hasty.within(4 * QUICK);
@@ -276,7 +276,7 @@ impl Visit<'_> {
 
     /// Runs a script as root over a new session, under the host's lock. What it gave, also if that is a failure.
     pub(super) fn alter(&self, kept: &mut Kept, script: &Script) -> Result<Output, Problem> {
-        let visit = Visit { patient: true, play: self.play.clone(), confirm: None, ..*self };
+        let visit = Visit { patient: true, play: self.play.clone(), confirm: Proof::default(), ..*self };
         let mut going = visit.set_out(std::mem::take(kept));
         let result = going.alter(script);
         *kept = going.kept;

@@ -1,7 +1,7 @@
 //! The owner loop of a run: play after play, batch after batch, one thread that owns all state.
 
 use super::boot::{Drain, Reboot, Way};
-use super::guard::Canary;
+use super::guard::{Canary, Proof};
 use super::host::{Shared, Site};
 use super::rolling::Away;
 use super::{pool, rolling};
@@ -32,8 +32,8 @@ pub struct Play {
     pub resources: usize,
     /// How it boots its hosts, if it does.
     pub reboot: Option<Reboot>,
-    /// What must succeed on a host before a change that may cut it off is confirmed.
-    pub confirm: Option<Arc<str>>,
+    /// What has to be true of a host before a change that may cut it off is confirmed.
+    pub confirm: Proof,
 }
 
 /// A host of a play.
@@ -141,7 +141,7 @@ impl Ledger {
         for host in left_out {
             self.pass_over(play, name(host), "it failed in an earlier play", sink);
         }
-        let canary = Canary::new(play.max_fail_percentage);
+        let canary = Canary::new(play.max_fail_percentage, play.confirm.path_mtu);
         // A host that an earlier play has lost has its place in this one as well.
         for (host, away) in &mut self.away {
             if let Some(domain) = play.reboot.as_ref().and_then(|r| r.domains.get(host)) {

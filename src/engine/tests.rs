@@ -186,7 +186,7 @@ impl World {
     fn play(&self, hosts: Vec<Host>) -> Play {
         Play {
             reboot: None,
-            confirm: None,
+            confirm: super::guard::Proof::default(),
             name: "p".into(),
             hosts,
             serial: vec![],

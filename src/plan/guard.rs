@@ -67,7 +67,7 @@ impl Plan {
         let Confirming::Within { timeout, .. } = self.policy.confirm else {
             return self.segment(who, resources, handlers);
         };
-        let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new() };
+        let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new(), raises: Vec::new() };
         for i in resources.iter().rev().copied().chain(handlers.iter().map(|h| n + h)) {
             let Now::Ready(a) = &self.slots[i].now else { continue };
             let put = a.steps.iter().filter_map(|step| match step {
@@ -81,6 +81,7 @@ impl Plan {
                 }
             }
             guard.undo.extend(a.undo.clone());
+            guard.raises.extend(a.raises.clone());
         }
         guard.files.reverse();
         Segment { guard: Some(guard), ..self.segment(who, resources, handlers) }

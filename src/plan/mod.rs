@@ -141,6 +141,8 @@ pub struct Guard {
     pub files: Vec<String>,
     /// What takes the rest back.
     pub undo: Vec<Undo>,
+    /// The interfaces whose MTU is raised, and to what.
+    pub raises: Vec<(String, u32)>,
 }
 
 /// One step, and on which others of its segment it hangs.

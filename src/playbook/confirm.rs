@@ -19,6 +19,13 @@ pub const CONFIRM_KEYS: &[Key] = &[
         "false",
         "Whether changes of interfaces, links and rules that don't carry the session are confirmed too.",
     ),
+    Key::default(
+        "path_mtu",
+        "boolean",
+        "false",
+        "Whether a larger MTU is confirmed only when packets of full size, unfragmented, have passed between this host and another \
+         one of the play that has it too. Two hosts go first then.",
+    ),
     Key::optional(
         "command",
         "string",
@@ -33,13 +40,15 @@ pub struct Confirm {
     pub timeout: u32,
     /// Whether what doesn't carry the session is confirmed too.
     pub all: bool,
+    /// Whether packets of full size have to pass where an MTU was raised.
+    pub path_mtu: bool,
     /// What must succeed on the host before.
     pub command: Option<Arc<str>>,
 }
 
 impl Default for Confirm {
     fn default() -> Confirm {
-        Confirm { timeout: 60, all: false, command: None }
+        Confirm { timeout: 60, all: false, path_mtu: false, command: None }
     }
 }
 
@@ -63,6 +72,9 @@ pub(super) fn read(node: Option<&Node>) -> Result<Option<Confirm>, Errors> {
     }
     if let Some(value) = get("all") {
         keep(spec::truth("all", value).map(|all| confirm.all = all));
+    }
+    if let Some(value) = get("path_mtu") {
+        keep(spec::truth("path_mtu", value).map(|path| confirm.path_mtu = path));
     }
     if let Some(value) = get("command") {
         keep(spec::text("command", value).map(|text| confirm.command = Some(text.into())));

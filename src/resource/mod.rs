@@ -141,6 +141,10 @@ pub trait Resource: Debug + Send + Sync + Sized + 'static {
     fn undo(&self, _now: &Self::State) -> Option<Undo> {
         None
     }
+    /// The interface whose MTU its steps raise, and to what: packets of that size have to pass then.
+    fn raises(&self, _now: &Self::State) -> Option<(String, u32)> {
+        None
+    }
     /// Whether it is something to do (`restarted`, a command that always runs) and not a state to reach: its steps run
     /// in every apply, or as a handler when notified.
     fn action(&self) -> bool {
@@ -438,6 +442,8 @@ pub struct Assessment {
     pub risk: Risk,
     /// What takes them back beside the files, if there is a way back.
     pub undo: Option<Undo>,
+    /// The interface whose MTU they raise, and to what.
+    pub raises: Option<(String, u32)>,
 }
 
 /// A resource of any type, as the engine sees it.
@@ -523,6 +529,7 @@ impl<R: Resource> AnyResource for R {
                 risk => risk,
             },
             undo: if act { self.undo(&now) } else { None },
+            raises: if act { self.raises(&now) } else { None },
             needs: Resource::needs(self, Some(&now)),
             warnings: Resource::warnings(self, &now),
             in_vain: Resource::in_vain(self, &now),

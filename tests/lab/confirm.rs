@@ -145,6 +145,32 @@ fn one_host_goes_first_and_the_others_are_spared() {
 }
 
 #[test]
+fn packets_of_full_size_pass_before_a_larger_mtu_stays() {
+    let hosts = Hosts::take(Kind::Fleet, 3);
+    let mtu = |mtu: u32, more: &[&str]| {
+        let rest = format!("  resources:\n    - mtu: {{interface: eth1, mtu: {mtu}, persist: false}}\n");
+        play(&hosts, "{timeout: 15, all: true, path_mtu: true}", &rest).with(more)
+    };
+    // As behind a switch that carries 1500: two have tried, and no third.
+    hosts.each().for_each(|host| _ = host.sh("iptables -A INPUT -i eth1 -m length --length 1501:65535 -j DROP"));
+    let told = Told::by(&mtu(9000, &[]), 2);
+    assert_eq!((told.count("rolled_back"), told.count("skipped")), (2, 1), "{}", told.run.stdout);
+    assert!(told.run.stdout.contains("packets of 9000 bytes don't pass between eth1 and np"), "{}", told.run.stdout);
+    for host in hosts.each() {
+        assert_eq!(host.sh("iptables -F INPUT; cat /sys/class/net/eth1/mtu"), "1500\n");
+    }
+    // What it carries is confirmed, of the first two by each other.
+    let told = Told::by(&mtu(9000, &[]), 0);
+    assert_eq!(told.count("changed"), 3, "{}", told.run.stdout);
+    hosts.each().for_each(|host| _ = host.sh("ip link set eth1 mtu 1500"));
+    // Alone there is nobody to send them to.
+    hosts.first().sh("ip link set eth1 mtu 1400");
+    let told = Told::by(&mtu(1500, &["--limit", hosts.first().0]), 2);
+    assert!(told.run.stdout.contains("`path_mtu` needs two at once"), "{}", told.run.stdout);
+    assert_eq!(hosts.first().sh("cat /sys/class/net/eth1/mtu; ip link set eth1 mtu 1500"), "1400\n");
+}
+
+#[test]
 fn a_host_that_boots_meanwhile_takes_it_back_before_its_network_is_up() {
     let hosts = Hosts::take(Kind::Sysd, 1);
     let host = hosts.first();
@@ -229,7 +255,11 @@ fn a_check_that_fails_a_full_disk_and_a_way_back_that_fails() {
     let mtu =
         |interface: &str| format!("  resources:\n    - mtu: {{interface: {interface}, mtu: 1400, persist: false}}\n");
     let told = Told::by(&play(&hosts, "{timeout: 60, command: 'echo the storage is gone; exit 3'}", &mtu("eth0")), 2);
-    assert!(why(&told, "mtu:eth0").contains("its check ended with 3: the storage is gone"), "{}", told.run.stdout);
+    assert!(
+        why(&told, "mtu:eth0").contains("its check failed: exit code 3: the storage is gone"),
+        "{}",
+        told.run.stdout
+    );
     assert_eq!(host.sh("cat /sys/class/net/eth0/mtu"), "1500\n");
     disarmed(host);
     // Where the way back can't be stored nothing is changed.

@@ -157,7 +157,12 @@ impl Trip {
             let doubt = |message: String| Problem { kind: "undrain", message, hint: Some(BY_HAND.to_owned()) };
             let folder = visit.shared.folders.run.as_str();
             // Also of a run that was interrupted.
-            let calm = Visit { patient: true, play: visit.play.clone(), confirm: None, ..*visit };
+            let calm = Visit {
+                patient: true,
+                play: visit.play.clone(),
+                confirm: crate::engine::guard::Proof::default(),
+                ..*visit
+            };
             let answers = calm
                 .look(self.kept_mut(), true, vec![Pulse::ask(folder)])
                 .map_err(|p| doubt(format!("nobody knows whether it is up: {}", p.message)))?;

@@ -1,19 +1,26 @@
 //! One host of a play goes first with what may cut it off, and the others only when that was confirmed.
 
 use super::super::rolling;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who goes first in a play.
 pub struct Canary {
     max_fail_percentage: Option<f64>,
+    /// Whether two go first, to send packets to each other.
+    pair: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
     stands: Stands,
+    /// How many are on their way before anything is proven.
+    out: usize,
+    /// The hosts that have their larger MTU, with what is raised there and the addresses of it.
+    raised: Vec<(String, Vec<Raised>)>,
     /// How many of the batch were rolled back, and of how many.
     lost: usize,
     batch: usize,
@@ -31,6 +38,11 @@ enum Stands {
     Stopped(String),
 }
 
+/// An interface, its new MTU, and its addresses with their prefixes.
+pub(super) type Raised = (String, u32, Vec<String>);
+/// Where packets are sent to: the host, by which interface, to which address, and how large.
+pub(super) type Peer = (String, String, String, u32);
+
 /// Leave to go; what came of it is told by it.
 pub(super) struct Ticket<'c> {
     canary: &'c Canary,
@@ -38,9 +50,9 @@ pub(super) struct Ticket<'c> {
 }
 
 impl Canary {
-    pub(in crate::engine) fn new(max_fail_percentage: Option<f64>) -> Canary {
-        let state = State { stands: Stands::Open, lost: 0, batch: 0 };
-        Canary { max_fail_percentage, state: Mutex::new(state), changed: Condvar::new() }
+    pub(in crate::engine) fn new(max_fail_percentage: Option<f64>, pair: bool) -> Canary {
+        let state = State { stands: Stands::Open, out: 0, raised: Vec::new(), lost: 0, batch: 0 };
+        Canary { max_fail_percentage, pair, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,7 +74,10 @@ impl Canary {
         loop {
             match &state.stands {
                 Stands::Open => {
-                    state.stands = Stands::Out;
+                    state.out += 1;
+                    if state.out >= if self.pair { 2 } else { 1 } {
+                        state.stands = Stands::Out;
+                    }
                     return Ok(Ticket { canary: self, first: true });
                 }
                 Stands::Proven => return Ok(Ticket { canary: self, first: false }),
@@ -77,13 +92,76 @@ impl Canary {
             }
         }
     }
+
+    /// Waits until another host has its larger MTU, and tells where packets of that size are to be sent.
+    ///
+    /// # Errors
+    /// Why there is nobody to send them to.
+    pub(super) fn meet(
+        &self,
+        host: &str,
+        own: &[Raised],
+        until: Instant,
+        interrupted: &AtomicBool,
+    ) -> Result<Vec<Peer>, String> {
+        let mut state = self.state();
+        state.raised.retain(|(other, _)| other != host);
+        state.raised.push((host.to_owned(), own.to_vec()));
+        self.changed.notify_all();
+        loop {
+            let peer = |(name, _, addresses): &Raised, mtu: u32| {
+                let others = state.raised.iter().filter(|(other, _)| other != host);
+                others.flat_map(|(other, all)| all.iter().map(move |raised| (other, raised))).find_map(
+                    |(other, raised)| {
+                        let meets = |to: &&String| addresses.iter().any(|from| same_network(from, to));
+                        let to = raised.2.iter().find(meets).filter(|_| raised.1 >= mtu)?;
+                        Some((other.clone(), name.clone(), to.split('/').next().unwrap_or_default().to_owned(), mtu))
+                    },
+                )
+            };
+            let found: Option<Vec<Peer>> = own.iter().map(|raised| peer(raised, raised.1)).collect();
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            if Instant::now() >= until || interrupted.load(Ordering::Relaxed) {
+                return Err("no other host of the play had the larger MTU in the same network at that time to send packets to: \
+                            `path_mtu` needs two at once, also by --forks and `serial`"
+                    .to_owned());
+            }
+            let wait = self.changed.wait_timeout(state, Duration::from_millis(200));
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A host has its former MTU again, or never got another one.
+    pub(super) fn left(&self, host: &str) {
+        self.state().raised.retain(|(other, _)| other != host);
+    }
+}
+
+/// Whether two addresses with prefix lengths are in one network.
+fn same_network(a: &str, b: &str) -> bool {
+    let parse = |text: &str| {
+        let (address, prefix) = text.split_once('/')?;
+        Some((address.parse::<IpAddr>().ok()?, prefix.parse::<u32>().ok()?))
+    };
+    match (parse(a), parse(b)) {
+        (Some((IpAddr::V4(a), prefix)), Some((IpAddr::V4(b), _))) => {
+            (u32::from(a) ^ u32::from(b)).checked_shr(32 - prefix.min(32)).unwrap_or(0) == 0
+        }
+        // Addresses of a link name no interface at the other end.
+        (Some((IpAddr::V6(a), prefix)), Some((IpAddr::V6(b), _))) if !a.is_unicast_link_local() => {
+            (u128::from(a) ^ u128::from(b)).checked_shr(128 - prefix.min(128)).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
 }
 
 impl Ticket<'_> {
     /// It was confirmed: all may go.
     pub(super) fn confirmed(self) {
         let mut state = self.canary.state();
-        if self.first && state.stands == Stands::Out {
+        if self.first && state.stands != Stands::Proven && !matches!(state.stands, Stands::Stopped(_)) {
             state.stands = Stands::Proven;
         }
     }
@@ -103,6 +181,7 @@ impl Drop for Ticket<'_> {
     /// Also of one who has told nothing: then the next one goes first.
     fn drop(&mut self) {
         let mut state = self.canary.state();
+        state.out = state.out.saturating_sub(usize::from(self.first));
         if self.first && state.stands == Stands::Out {
             state.stands = Stands::Open;
         }
@@ -117,7 +196,7 @@ mod tests {
     #[test]
     fn the_others_go_when_the_first_was_confirmed_and_not_when_it_was_taken_back() {
         let go = AtomicBool::new(false);
-        let canary = Canary::new(None);
+        let canary = Canary::new(None, false);
         canary.batch(3);
         let first = canary.enter(&go).unwrap();
         std::thread::scope(|scope| {
@@ -132,7 +211,7 @@ mod tests {
         canary.enter(&go).unwrap().rolled_back(&"n2".into());
         assert_eq!(canary.enter(&go).err().unwrap(), "it was rolled back on n2, and is made on no other host");
         // Of ten hosts one may be lost: the next one goes first then.
-        let canary = Canary::new(Some(10.0));
+        let canary = Canary::new(Some(10.0), false);
         canary.batch(10);
         canary.enter(&go).unwrap().rolled_back(&"n1".into());
         let second = canary.enter(&go).unwrap();
@@ -140,7 +219,7 @@ mod tests {
         second.rolled_back(&"n2".into());
         assert!(canary.enter(&go).is_err());
         // One that ends without a word holds nobody up; an interruption does.
-        let canary = Canary::new(None);
+        let canary = Canary::new(None, false);
         drop(canary.enter(&go).unwrap());
         let _first = canary.enter(&go).unwrap();
         go.store(true, Ordering::Relaxed);

@@ -14,8 +14,9 @@ use super::host::{Going, Stop};
 use super::reader::Ending;
 use crate::event::{Problem, Status};
 use crate::plan::{Guard, Plan, Segment};
-use crate::resource::Inquiry;
 use crate::resource::probes::line::CommandLine;
+use crate::resource::probes::links::LinkList;
+use crate::resource::{Answers, Inquiry, Question};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,15 @@ pub(super) struct Standing {
     pub(super) bare: bool,
     /// What the way back said.
     pub(super) log: String,
+}
+
+/// What has to be true of a host, beside that a new connection reaches it, before a change is confirmed.
+#[derive(Debug, Clone, Default)]
+pub struct Proof {
+    /// A command of the play's that succeeds on it.
+    pub command: Option<Arc<str>>,
+    /// Packets of full size pass between it and another host where an MTU was raised.
+    pub path_mtu: bool,
 }
 
 /// How far what was armed is.
@@ -157,6 +167,7 @@ impl Going<'_> {
                 Ok(true)
             }
             Verdict::Back(why) => {
+                self.visit.canary.inspect(|canary| canary.left(&self.visit.target.host));
                 let host: Arc<str> = self.visit.target.host.as_str().into();
                 ticket.into_iter().for_each(|ticket| ticket.rolled_back(&host));
                 let hint =
@@ -182,12 +193,18 @@ impl Going<'_> {
         let nothing = Inquiry::new([]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
         let (mut last, mut refused) = (String::new(), None);
+        let raises = segment.guard.as_ref().map(|guard| guard.raises.clone()).unwrap_or_default();
+        let checks = self.visit.confirm.command.is_some() || (self.visit.confirm.path_mtu && !raises.is_empty());
+        // A host that tries it out has to be told in the time that is left then.
+        let timeout = segment.guard.as_ref().map_or(Duration::ZERO, |guard| Duration::from_secs(guard.timeout.into()));
+        let latest =
+            |finished: Option<Instant>| finished.unwrap_or_else(Instant::now) + timeout - (timeout / 2).min(TRY);
         let settle = if segment.restarts() { RESTARTED } else { SETTLED };
         while Instant::now() < until + BACK {
             let left = until.saturating_duration_since(Instant::now()).max(TRY);
             let verb = match (&refused, finished) {
                 (Some(_), _) => Verb::Undo,
-                (None, Some(_)) if self.visit.confirm.is_none() => Verb::Keep,
+                (None, Some(_)) if !checks => Verb::Keep,
                 _ => Verb::Look,
             };
             if let Some(since) = finished {
@@ -211,7 +228,7 @@ impl Going<'_> {
                 Armed::Kept => return Ok(Verdict::Kept(Box::new(report))),
                 // The connection may be older than the end of the steps.
                 Armed::Ended if finished.is_none() => finished = Some(Instant::now()),
-                Armed::Ended if refused.is_none() => match self.proven(segment)? {
+                Armed::Ended if refused.is_none() => match self.proven(segment, &raises, latest(finished))? {
                     None => {
                         // Over the same connection, which is new enough.
                         let report = self.execute(&Errand { inquiry, ..look(Verb::Keep) });
@@ -243,20 +260,63 @@ impl Going<'_> {
         Err(Stop::Unreachable(Problem { kind: "rolled_back", message, hint: Some(hint) }))
     }
 
-    /// Whether the play's own check passes on the host; why not.
-    fn proven(&mut self, segment: &Segment) -> Result<Option<String>, Stop> {
-        let Some(command) = self.visit.confirm.clone() else { return Ok(None) };
-        let argument = CommandLine::argument(30, &command);
-        let inquiry = Inquiry::new([CommandLine::ask(&argument)]);
-        let report = self.execute(&Errand::of(&segment.who, &inquiry))?;
-        if let Some(failure) = &report.failure {
-            return Ok(Some(format!("its check could not be made: {}", failure.message)));
+    /// Whether what the play asks for is true of the host; why not.
+    fn proven(&mut self, segment: &Segment, raises: &[(String, u32)], until: Instant) -> Result<Option<String>, Stop> {
+        let mut commands: Vec<(String, String)> = Vec::new();
+        if let Some(canary) = self.visit.canary.filter(|_| self.visit.confirm.path_mtu && !raises.is_empty()) {
+            let links = match self.asked(segment, LinkList::ask())? {
+                Ok(answers) => answers.get::<LinkList>("").map(|links| links.all.clone()).unwrap_or_default(),
+                Err(why) => return Ok(Some(why)),
+            };
+            let own: Vec<(String, u32, Vec<String>)> = raises
+                .iter()
+                .map(|(name, mtu)| {
+                    let link = links.iter().find(|link| link.name == *name);
+                    (name.clone(), *mtu, link.map(|l| l.addresses.clone()).unwrap_or_default())
+                })
+                .collect();
+            match canary.meet(&self.visit.target.host, &own, until, &self.visit.shared.interrupted) {
+                Ok(peers) => commands.extend(peers.into_iter().map(|(peer, interface, address, mtu)| {
+                    // The headers of IP and ICMP are part of it. An answer is as large as the question.
+                    let size = mtu - if address.contains(':') { 48 } else { 28 };
+                    let ping = format!(
+                        "ping -n -c 3 -i 0.2 -W 2 -M do -s {size} -I {} {address}",
+                        crate::shell::quote(&interface)
+                    );
+                    (format!("packets of {mtu} bytes don't pass between {interface} and {peer} ({address})"), ping)
+                })),
+                Err(why) => return Ok(Some(why)),
+            }
         }
-        let answers = report.answers.unwrap_or_default();
-        Ok(match answers.get::<CommandLine>(&argument) {
-            Ok(output) if output.code == 0 => None,
-            Ok(output) => Some(format!("its check ended with {}: {}", output.code, output.complaint())),
-            Err(trouble) => Some(format!("its check could not be made: {}", trouble.message)),
+        if let Some(command) = &self.visit.confirm.command {
+            commands.push(("its check failed".to_owned(), command.to_string()));
+        }
+        for (what, command) in commands {
+            let argument = CommandLine::argument(30, &command);
+            let answers = match self.asked(segment, CommandLine::ask(&argument))? {
+                Ok(answers) => answers,
+                Err(why) => return Ok(Some(format!("{what}: {why}"))),
+            };
+            match answers.get::<CommandLine>(&argument) {
+                Ok(output) if output.code == 0 => {}
+                Ok(output) => {
+                    let said = output.complaint();
+                    let said = said.lines().filter(|l| !l.trim().is_empty()).next_back().unwrap_or_default();
+                    return Ok(Some(format!("{what}: exit code {}: {said}", output.code)));
+                }
+                Err(trouble) => return Ok(Some(format!("{what}: {}", trouble.message))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The answers over the connection there is, or why there are none.
+    fn asked(&mut self, segment: &Segment, question: Question) -> Result<Result<Answers, String>, Stop> {
+        let report = self.execute(&Errand::of(&segment.who, &Inquiry::new([question])))?;
+        Ok(match (report.answers, report.failure) {
+            (Some(answers), None) => Ok(answers),
+            (_, Some(failure)) => Err(failure.message),
+            (None, None) => Err("the host gave no answer".to_owned()),
         })
     }
 

@@ -34,7 +34,12 @@ fn stage(reader: &Reader) -> String {
 
 fn way(host: &Host, timeout: u32, steps: &[&str]) -> Guard {
     let steps = steps.iter().map(|s| Script::new().user(s)).collect();
-    Guard { timeout, files: vec![host.path("old"), host.path("new")], undo: vec![Undo { steps, ..Undo::default() }] }
+    Guard {
+        timeout,
+        files: vec![host.path("old"), host.path("new")],
+        undo: vec![Undo { steps, ..Undo::default() }],
+        raises: vec![],
+    }
 }
 
 /// A file that is replaced, one that is new, and something live.

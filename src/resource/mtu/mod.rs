@@ -229,6 +229,10 @@ impl Resource for Mtu {
         Some(undo)
     }
 
+    fn raises(&self, now: &State) -> Option<(String, u32)> {
+        (now.link.mtu < self.mtu && now.bond.is_none()).then(|| (self.interface.clone(), self.mtu))
+    }
+
     fn risk(&self, now: &State) -> Risk {
         if now.link.mtu == self.mtu || now.bond.is_some() { Risk::None } else { now.risk.clone() }
     }
