@@ -301,7 +301,7 @@ impl Going<'_> {
                 Ok(output) if output.code == 0 => {}
                 Ok(output) => {
                     let said = output.complaint();
-                    let said = said.lines().filter(|l| !l.trim().is_empty()).next_back().unwrap_or_default();
+                    let said = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default();
                     return Ok(Some(format!("{what}: exit code {}: {said}", output.code)));
                 }
                 Err(trouble) => return Ok(Some(format!("{what}: {}", trouble.message))),
