@@ -121,7 +121,7 @@ pub(super) fn write(folders: &Folders, (run, by): (&str, &str), drain: &str, boo
         .line("[ ! -d \"$L/reboot\" ] || { echo \"$L/reboot is a directory: remove it\"; exit 1; }")
         .line("umask 077; mkdir -p \"$L\" && chmod 700 \"$L\" || exit 1; rm -f -- \"$L/firmware_reset\"")
         .line("e=$( { printf '%s\\n' \"$@\" \"since $(date +%s)\" | dd conv=fsync of=\"$L/.reboot\"; } 2>&1 ) && mv -f -- \"$L/.reboot\" \"$L/reboot\" || {")
-        .line("rm -f -- \"$L/.reboot\"; echo \"it can't be noted in $L: ${e%%\"$NL\"*}\"; exit 1; }")
+        .line("rm -f -- \"$L/.reboot\"; echo \"it can't be noted in $L: $(printf '%s\\n' \"$e\" | head -n 1)\"; exit 1; }")
 }
 
 /// Removes it.
@@ -139,9 +139,7 @@ mod tests {
         let folders = Folders { state: folder.path().join("state").display().to_string(), run: String::new() };
         let boot = Boot { rung: Rung::PowerCycle, reasons: vec!["mlxconfig:all (A, B)".into(), "it's\nso".into()] };
         let before = Pulse::read("boot_id a\nmachine m\nlink p/0 eth0 100\nport q/1 mlx5_0/1 ACTIVE 400\n".lines());
-        let run = |script: &Script| {
-            std::process::Command::new("sh").arg("-c").arg(format!("NL='\n'\n{}", script.as_str())).status().unwrap()
-        };
+        let run = |script: &Script| std::process::Command::new("sh").arg("-c").arg(script.as_str()).status().unwrap();
         assert!(run(&write(&folders, ("r1", "ops@h 1"), "slurm n1", &boot, &before)).success());
         let path = folder.path().join("state/reboot");
         let note = Note::read(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -160,6 +158,15 @@ mod tests {
             }
         );
         assert!(run(&remove(&folders)).success() && !path.exists());
+        // Why it couldn't be written is told.
+        std::fs::create_dir(folder.path().join("state/.reboot")).unwrap();
+        let script = write(&folders, ("r1", "ops@h 1"), "none", &boot, &note.before);
+        let output = std::process::Command::new("sh").arg("-c").arg(script.as_str()).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            !output.status.success() && said.contains("can't be noted in") && said.contains("Is a directory"),
+            "{said}"
+        );
         assert_eq!(Note::read("run r1\n"), None);
     }
 
