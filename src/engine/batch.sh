@@ -140,7 +140,9 @@ lock() {
   e=$( ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>&1 ) && exec 9>>"$R/lock" || nolock "$e"
   # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
   flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
-  # What waits for its confirmation belongs to a run that goes on.
+  # What waits for its confirmation belongs to a run that goes on. Where the host has booted since, and nothing has taken it
+  # back before its network was up, that is done now.
+  if [ -e "$L/armed/back" ] && [ ! -e "$R/spool" ]; then /bin/sh "$L/armed/back" timer; printf '\n%s moved\n' "$N" >&3; exit 0; fi
   if [ -e "$L/armed/back" ]; then h=; IFS= read -r h <"$L/armed/about"; printf '\n%s armed %s\n' "$N" "$h" >&3; exit 75; fi
   [ ! -e "$L/armed/undone" ] || [ -e "$L/armed/failed" ] || rm -rf -- "$L/armed"
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"

@@ -351,7 +351,7 @@ fn a_drain_that_does_not_end_is_taken_back() {
     assert!(problem_.starts_with("drain: it wasn't drained within 3 s: ") && problem_.contains("jobs: "), "{problem_}");
     assert_eq!(cluster.state(host).0.trim_end_matches('*'), "allocated");
     host.sh("test ! -e /var/lib/netplay/reboot");
-    cluster.run("scancel -A root -u root || scancel -u root");
+    cluster.cancel();
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn slurm_gets_a_node_that_it_boots_back_when_it_was_proven_and_boots_none_that_w
     let (state, reason) = cluster.state(half);
     assert!(state == "down" && reason.starts_with("netplay:"), "{state} {reason}");
     assert_eq!(boots(cluster.hosts()), [before[0] + 1, before[1]]);
-    cluster.run("scancel -u root");
+    cluster.cancel();
     cluster.wait_for(busy, "idle");
     assert_eq!(busy.boots(), before[1]);
 }
@@ -423,7 +423,7 @@ fn what_a_killed_run_has_drained_is_not_finished_by_a_play_that_would_not_give_i
     assert!(problem_.contains("drained it by another `drain` (slurm "), "{problem_}");
     assert_eq!(cluster.state(host).0, "draining");
     assert_eq!(host.boots(), before);
-    cluster.run("scancel -u root");
+    cluster.cancel();
     // What Slurm does for both ways is one.
     Told::by(&on_cluster(&cluster, "{timeout: 60, via: slurm, drain_on: sd0001}"), 0);
     cluster.wait_for(host, "idle");

@@ -20,6 +20,8 @@ impl Cluster {
         let seconds = |text: &str| text.trim().parse::<u64>().unwrap();
         let start = Instant::now();
         let cluster = Self { hosts: Hosts::take(Kind::Sysd, count) };
+        // What a test that has ended had queued for its nodes.
+        cluster.cancel();
         for host in cluster.hosts.each() {
             // Until the node has registered since it is new, what the controller tells is of the host before.
             let registered = seconds(&host.sh("stat -c %Y /run/sshd.pid"));
@@ -72,9 +74,14 @@ impl Cluster {
         }
     }
 
-    /// Has a node run a job that sleeps, and waits until it does.
+    /// Ends the jobs of these nodes, and of no others: other tests run beside this one.
+    pub(crate) fn cancel(&self) {
+        self.hosts.each().for_each(|host| _ = self.run(&format!("scancel -n {}", node(host))));
+    }
+
+    /// Has a node run a job that sleeps, and waits until it does. It isn't begun again when the node is lost.
     pub(crate) fn job(&self, host: Host<'_>, seconds: u32) {
-        self.run(&format!("sbatch -w {} -o /dev/null --wrap 'sleep {seconds}'", node(host)));
+        self.run(&format!("sbatch --no-requeue -J {0} -w {0} -o /dev/null --wrap 'sleep {seconds}'", node(host)));
         self.wait_for(host, "allocated");
     }
 }

@@ -125,6 +125,24 @@ fn it_is_taken_back_at_once_where_a_step_runs_over_its_time_or_a_check_fails() {
 }
 
 #[test]
+fn what_a_boot_without_systemd_has_left_armed_is_taken_back_by_the_next_change() {
+    for shell in apart() {
+        let host = Host::new();
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 3600, &["true"]), 0));
+        assert_eq!(text(&host, "old"), "after\n", "{shell:?}");
+        // The boot: what is in memory is gone, and so is the process.
+        let guard = format!("{}/armed/guard", host.path("lib"));
+        let end = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q \"sh $0 \" && kill -9 ${p##*/}; done; true";
+        std::process::Command::new("/bin/sh").args(["-c", end, &guard]).status().unwrap();
+        std::fs::remove_dir_all(host.path("run")).unwrap();
+        let other = [piece(1, &[], &[], run("echo other"))];
+        let reader = feed(&shell, &arm(&host, &other, &way(&host, 3600, &[]), 0));
+        assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}: it is probed again");
+        assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+    }
+}
+
+#[test]
 fn confirming_and_taking_back_never_both_come_to_be() {
     let shell = &apart()[0];
     for round in 0..300 {
