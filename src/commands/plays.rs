@@ -352,15 +352,19 @@ pub(super) fn stage(
 /// What is to be known of a host for its boot.
 fn way(play: &Play, name: &str, variables: &Variables) -> Result<Way, Errors> {
     let HostReboot { drain, power_cycle, .. } = play.host_reboot(variables)?;
-    let node = |drain| node(drain, name, variables);
-    let drain = match &drain {
+    Ok(Way { drain: drained(drain, name, variables)?, power_cycle, refused: None })
+}
+
+/// How a host of this name is drained.
+fn drained(drain: Drain, name: &str, variables: &Variables) -> Result<boot::Drain, Errors> {
+    let node = || node(&drain, name, variables);
+    Ok(match &drain {
         Drain::None => boot::Drain::None,
-        Drain::Slurm => boot::Drain::Slurm(node(&drain)?),
-        Drain::SlurmReboots => boot::Drain::SlurmReboots(node(&drain)?),
-        Drain::Kubernetes => boot::Drain::Kubernetes(node(&drain)?),
+        Drain::Slurm => boot::Drain::Slurm(node()?),
+        Drain::SlurmReboots => boot::Drain::SlurmReboots(node()?),
+        Drain::Kubernetes => boot::Drain::Kubernetes(node()?),
         Drain::Command { drain, undrain } => boot::Drain::Command { drain: drain.clone(), undrain: undrain.clone() },
-    };
-    Ok(Way { drain, power_cycle, refused: None })
+    })
 }
 
 /// A host's name at the scheduler: `slurm_node`, `kubernetes_node`, or else its own.
@@ -377,22 +381,46 @@ fn node(drain: &Drain, name: &str, variables: &Variables) -> Result<String, Erro
     Ok(text.to_owned())
 }
 
+/// Which hosts are reached through which others, in their order: by the name of a hop, and by its address and port.
+#[derive(Default)]
+struct Hops {
+    by_name: HashMap<String, Vec<(usize, String)>>,
+    by_place: HashMap<(String, u16), Vec<(usize, String)>>,
+}
+
+impl Hops {
+    fn of<'t>(targets: impl Iterator<Item = &'t Target>) -> Hops {
+        let mut hops = Hops::default();
+        for (at, target) in targets.enumerate() {
+            for hop in &target.jumps {
+                hops.by_name.entry(hop.host.clone()).or_default().push((at, target.host.clone()));
+                let place = (hop.address.clone(), hop.port);
+                hops.by_place.entry(place).or_default().push((at, target.host.clone()));
+            }
+        }
+        hops
+    }
+
+    /// The first other host that is reached through this one.
+    fn user_of(&self, target: &Target) -> Option<&str> {
+        let users = [self.by_name.get(&target.host), self.by_place.get(&(target.address.clone(), target.port))];
+        let others = users.into_iter().flatten().filter_map(|all| all.iter().find(|(_, host)| *host != target.host));
+        others.min_by_key(|(at, _)| *at).map(|(_, host)| host.as_str())
+    }
+}
+
 /// What others of the run need isn't booted in it: whoever is reached through it would be lost meanwhile.
 fn refuse(plays: &mut [run::Play]) {
-    let all: Vec<Target> = plays.iter().flat_map(|p| &p.hosts).map(|h| h.target.clone()).collect();
+    let hops = Hops::of(plays.iter().flat_map(|p| &p.hosts).map(|h| &h.target));
     for play in plays {
         let desk = play.reboot.as_ref().map(|r| r.desk.target.host.clone());
         for host in &mut play.hosts {
             let of = &host.target;
-            let passes = |t: &Target| {
-                let same = |jump: &Target| (jump.address == of.address && jump.port == of.port) || jump.host == of.host;
-                t.host != of.host && t.jumps.iter().any(same)
-            };
-            host.way.refused = match all.iter().find(|t| passes(t)) {
+            host.way.refused = match hops.user_of(of) {
                 _ if of.carrier == Carrier::Local => {
                     Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned())
                 }
-                Some(other) => Some(format!("{} is reached through it in this run", other.host)),
+                Some(other) => Some(format!("{other} is reached through it in this run")),
                 None if desk.as_deref() == Some(of.host.as_str()) => {
                     Some("the commands of `drain` and `power_cycle` run on it (`drain_on`)".to_owned())
                 }
@@ -462,12 +490,11 @@ impl Cast {
         for &host in &self.all {
             let variables = self.play.variables(&self.context, host)?;
             let name = inventory.name(host).clone();
-            if let Some(node) = way(&self.play, &name, &variables)?.drain.node() {
+            let HostReboot { domain, drain, .. } = self.play.host_reboot(&variables)?;
+            if let Some(node) = drained(drain, &name, &variables)?.node() {
                 nodes.insert(node.to_owned(), name.clone());
             }
-            if let Some(domain) = self.play.host_reboot(&variables)?.domain {
-                domains.insert(name, domain);
-            }
+            domains.extend(domain.map(|domain| (name, domain)));
         }
         let seconds = |s: &u32| std::time::Duration::from_secs((*s).into());
         Ok(boot::Reboot {
@@ -486,4 +513,27 @@ impl Cast {
 /// The value of `ansible_connection` for this machine.
 fn local() -> Node {
     Node::string(&Span::start(&Source::new("netplay", String::new())), "local")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_reached_through_whom() {
+        let at = |host: &str, address: &str| Target { address: address.to_owned(), ..Target::for_tests(host) };
+        let gate = at("gate", "10.0.0.1");
+        let behind = |host: &str, jumps: Vec<Target>| Target { jumps, ..at(host, host) };
+        let all = [
+            gate.clone(),
+            behind("n1", vec![at("10.0.0.1", "10.0.0.1")]),
+            behind("n2", vec![at("gate", "gate.example")]),
+            behind("n3", vec![at("n1", "n1"), at("n3", "n3")]),
+        ];
+        let hops = Hops::of(all.iter());
+        assert_eq!(hops.user_of(&gate), Some("n1"), "by its address, as what comes first");
+        assert_eq!(hops.user_of(&Target { port: 2222, ..gate }), Some("n2"), "by its name at another port");
+        assert_eq!(hops.user_of(&all[1]), Some("n3"));
+        assert_eq!((hops.user_of(&all[2]), hops.user_of(&all[3])), (None, None), "nobody is in its own way");
+    }
 }

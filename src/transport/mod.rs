@@ -102,7 +102,7 @@ pub struct Target {
 #[cfg(test)]
 impl Target {
     /// `ops` on a host, by its name and nothing else.
-    fn for_tests(address: &str) -> Target {
+    pub(crate) fn for_tests(address: &str) -> Target {
         Target {
             host: address.to_owned(),
             carrier: Carrier::Ssh2,
