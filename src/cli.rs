@@ -8,6 +8,7 @@ use crate::playbook::endless;
 use crate::report::{ColorChoice, Output, Verbosity, errors, print};
 use crate::secret::Secrets;
 use crate::transport::{HostKeyChecking, askpass};
+use crate::verify::Pairs;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -47,6 +48,11 @@ enum Command {
     Run(Run),
     /// Boot hosts, a few at a time, drained and proven, whatever the playbooks need
     Reboot(Reboot),
+    /// Prove the fabric between the hosts: ports, path MTU, as a suite says
+    ///
+    /// Exit codes: 0 all is as it should be; 1 an error of the command line, the inventory or a suite; 2 a check failed;
+    /// 4 a host was unreachable; 6 both; 130 interrupted.
+    Verify(Verify),
     /// Print what is open on the hosts: boots under way, settings that wait for one, handlers that are owed
     Status(Facts),
     /// Print what a type of resource takes, or the types there are, as Markdown
@@ -234,6 +240,24 @@ pub struct Reboot {
     pub check: bool,
 }
 
+/// `verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// How they are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Suites: lists of plays with `checks`; without one, ports and path_mtu of all hosts
+    #[arg(value_name = "SUITE", id = "playbooks")]
+    pub suites: Vec<PathBuf>,
+    /// Who is tested with whom: `quick` (each host with one other), `ring` (with both neighbours), `full` (with all),
+    /// `sample:N` (with N others, chosen anew each run)
+    #[arg(long, value_name = "PAIRS", default_value = "quick")]
+    pub pairs: Pairs,
+}
+
 /// `run`.
 #[derive(Debug, Args)]
 pub struct Run {
@@ -374,6 +398,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Facts(args) => Some(&args.hosts),
         Command::Run(args) => Some(&args.hosts),
         Command::Reboot(args) => Some(&args.hosts),
+        Command::Verify(args) => Some(&args.hosts),
         Command::Status(args) => Some(&args.hosts),
         Command::Docs(_) | Command::Completions(_) | Command::Man(_) => None,
     };
@@ -412,6 +437,7 @@ fn run(command: &Command, argv: &[OsString]) -> Result<u8, Errors> {
         Command::Facts(args) => commands::facts::run(args, argv),
         Command::Run(args) => commands::run::run(args, argv),
         Command::Reboot(args) => commands::reboot::run(args, argv),
+        Command::Verify(args) => commands::verify::run(args, argv),
         Command::Status(args) => commands::status::run(args, argv),
         Command::Docs(args) => commands::docs::run(args),
         Command::Completions(args) => completions(args),

@@ -1,6 +1,7 @@
 //! What happens in a run, as values. The owner loop of the engine sends them to the reporters in one order; nothing
 //! else prints. `ndjson` writes of them, among others, `resource`, `host`, `finding`, `run_finished`.
 
+pub use crate::finding::Finding;
 pub use crate::resource::{Change, Effect, FileDiff};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,20 @@ pub enum Event {
         host: Arc<str>,
         /// Its text, without passwords.
         text: Arc<str>,
+    },
+    /// What a check of the fabric came to, of a host or from one host to another.
+    Verdict {
+        /// The play's name.
+        play: Arc<str>,
+        /// It.
+        verdict: Box<Verdict>,
+    },
+    /// What is wrong with the fabric.
+    Finding {
+        /// The play's name.
+        play: Arc<str>,
+        /// It.
+        finding: Box<Finding>,
     },
     /// Something the operator should know that isn't of one host.
     Warning(Warning),
@@ -259,6 +274,29 @@ pub enum BootStep {
     Back,
     /// Its play is done and it has been given back.
     Done,
+}
+
+/// See [`Event::Verdict`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// The check: `ports`, `path_mtu`.
+    pub check: &'static str,
+    /// The host; of a test between two, the one that sends.
+    pub host: Arc<str>,
+    /// Its interface, or RDMA device and port.
+    pub interface: Option<String>,
+    /// The host and the interface that gets what is sent.
+    pub peer: Option<(Arc<str>, String)>,
+    /// Whether it is as it should be; nothing where that wasn't judged.
+    pub ok: Option<bool>,
+    /// What was measured, in `unit`.
+    pub value: Option<f64>,
+    /// What it was to be at least, or at most where less is better.
+    pub wanted: Option<f64>,
+    /// The unit of both: `Gb/s`, `bytes`, `%`, or nothing.
+    pub unit: &'static str,
+    /// Why it was judged so.
+    pub reason: String,
 }
 
 /// See [`Event::Output`].

@@ -12,6 +12,7 @@ pub mod run;
 pub mod status;
 mod survey;
 pub mod validate;
+pub mod verify;
 
 use crate::cli::{Hosts, Reach};
 use crate::engine::batch::Folders;

@@ -4,6 +4,7 @@
 use super::{Origin, context, extra, load_inventory, look, some_hosts, target, vault, warn};
 use crate::cli;
 use crate::engine::boot::{self, Way};
+use crate::engine::exam::Exam;
 use crate::engine::guard::Proof;
 use crate::engine::host::{Place, Site};
 use crate::engine::run;
@@ -19,6 +20,7 @@ use crate::playbook::{
 use crate::report;
 use crate::source::{Source, Span};
 use crate::transport::{Carrier, Defaults, Identity, Target, become_from_variables};
+use crate::verify::Pairs;
 use crate::yaml::Node;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -336,6 +338,11 @@ pub(super) fn stage(
             confirm: cast.play.confirm.as_ref().map_or_else(Proof::default, |confirm| Proof {
                 command: confirm.command.clone(),
                 path_mtu: confirm.path_mtu,
+            }),
+            exam: (!cast.settings.checks.is_empty() && !cast.play.image).then(|| Exam {
+                checks: cast.settings.checks.clone(),
+                pairs: Pairs::default(),
+                keywords: cast.settings.become_.clone(),
             }),
             name: cast.play.name.clone(),
             hosts,

@@ -283,7 +283,7 @@ impl Visit<'_> {
         result.map_err(Stop::problem)
     }
 
-    fn set_out(&self, kept: Kept) -> Going<'_> {
+    pub(super) fn set_out(&self, kept: Kept) -> Going<'_> {
         let deadline = Deadline::after(self.shared.limits.visit, &self.shared.cut);
         let hasty = Deadline::after(self.shared.limits.visit, &self.shared.interrupted);
         Going {
@@ -296,7 +296,7 @@ impl Visit<'_> {
         }
     }
 
-    fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>) -> HostEvent {
+    pub(super) fn close(&self, going: &mut Going<'_>, result: Result<(), Stop>) -> HostEvent {
         let count = |s: Status| going.kept.tally.get(&s).copied().unwrap_or(0);
         let failed = count(Status::Failed) > going.kept.ignored;
         let changed = count(Status::Changed) + count(Status::WouldChange) > 0 || going.kept.changed;
@@ -326,15 +326,8 @@ impl Visit<'_> {
     /// Asks a host without a play, as whom these keywords say. The event tells how it went.
     pub fn ask(&self, inquiry: &Inquiry, keywords: &Become) -> (HostEvent, Option<Answers>) {
         let mut going = self.set_out(Kept::default());
-        let mut asked = || {
-            going.connect()?;
-            let who = going.who(keywords)?;
-            self.stage(Stage::Probing);
-            going.read(&who, inquiry)
-        };
-        let result = asked();
-        let (result, answers) = match result {
-            Ok(report) => (Ok(()), report.answers),
+        let (result, answers) = match going.ask(inquiry, keywords) {
+            Ok(answers) => (Ok(()), Some(answers)),
             Err(stop) => (Err(stop), None),
         };
         (self.close(&mut going, result), answers)
@@ -419,6 +412,24 @@ impl Kept {
 }
 
 impl Going<'_> {
+    /// Asks the host, over the session there is or a new one.
+    pub(super) fn ask(&mut self, inquiry: &Inquiry, keywords: &Become) -> Result<Answers, Stop> {
+        if self.session.is_none() {
+            self.connect()?;
+        }
+        let who = self.who(keywords)?;
+        self.visit.stage(Stage::Probing);
+        Ok(self.read(&who, inquiry)?.answers.unwrap_or_default())
+    }
+
+    /// Begins anew with the time that a visit may take, for one in which a host waits for its turn.
+    pub(super) fn renew(&mut self) {
+        let shared = self.visit.shared;
+        self.deadline = Deadline::after(shared.limits.visit, &shared.cut);
+        self.hasty = Deadline::after(shared.limits.visit, &shared.interrupted);
+        self.reconnected = false;
+    }
+
     fn run(&mut self, play: HostPlay) -> Result<Option<(Plan, Pause)>, Stop> {
         self.connect()?;
         let play = if play.wants_facts { self.facts(&play.become_)? } else { play };

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod boot;
+pub mod exam;
 mod execution;
 pub mod guard;
 pub mod host;

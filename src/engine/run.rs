@@ -1,6 +1,7 @@
 //! The owner loop of a run: play after play, batch after batch, one thread that owns all state.
 
 use super::boot::{Drain, Reboot, Way};
+use super::exam::{Exam, examine};
 use super::guard::{Canary, Proof};
 use super::host::{Shared, Site};
 use super::rolling::Away;
@@ -34,6 +35,8 @@ pub struct Play {
     pub reboot: Option<Reboot>,
     /// What has to be true of a host before a change that may cut it off is confirmed.
     pub confirm: Proof,
+    /// What is checked of the fabric: after each batch, or, of a play that changes nothing, in its place.
+    pub exam: Option<Exam>,
 }
 
 /// A host of a play.
@@ -69,6 +72,39 @@ pub fn run(shared: &Shared, plays: &[Play], options: Options, sink: &mut dyn FnM
         ledger.play(shared, play, options, sink);
     }
     let mut finished = ledger.finish(options.detailed_exitcode, shared.interrupted.load(Ordering::Relaxed));
+    finished.time = started.elapsed();
+    finished
+}
+
+/// Makes the checks of plays that change nothing.
+pub fn verify(shared: &Shared, plays: &[Play], forks: usize, sink: &mut dyn FnMut(Event)) -> RunFinished {
+    let mut ledger = Ledger::default();
+    let started = Instant::now();
+    for play in plays {
+        let Some(exam) = &play.exam else { continue };
+        let name = |host: &Host| -> Arc<str> { host.target.host.as_str().into() };
+        let (out, hosts): (Vec<&Host>, Vec<&Host>) = play
+            .hosts
+            .iter()
+            .partition(|h| ledger.lost.contains(&name(h)) || shared.interrupted.load(Ordering::Relaxed));
+        sink(Event::PlayStarted(PlayStarted {
+            play: play.name.clone(),
+            hosts: hosts.iter().map(|h| name(h)).collect(),
+            first_batch: hosts.len(),
+            resources: exam.checks.len(),
+        }));
+        for host in out {
+            ledger.pass_over(play, name(host), "it was unreachable, or the run was interrupted", sink);
+        }
+        for event in examine(shared, &play.name, exam, &hosts, forks, sink) {
+            if event.status == HostStatus::Unreachable {
+                ledger.lost.insert(event.host.clone());
+            }
+            ledger.close(&event);
+            sink(Event::Host(Box::new(event)));
+        }
+    }
+    let mut finished = ledger.finish(false, shared.interrupted.load(Ordering::Relaxed));
     finished.time = started.elapsed();
     finished
 }
@@ -169,6 +205,11 @@ impl Ledger {
             let names = batch.iter().map(|h| name(h)).collect();
             sink(Event::BatchStarted { play: play.name.clone(), number: (i + 1, sizes.len()), hosts: names });
             let lost = self.batch(shared, play, batch, &canary, options, sink);
+            if !options.check && !shared.interrupted.load(Ordering::Relaxed) {
+                let done = batches[..=i].iter().copied().flatten().copied();
+                let done: Vec<&Host> = done.filter(|h| !self.lost.contains(&name(h))).collect();
+                self.prove(shared, play, &done, options.forks, i + 1, sink);
+            }
             // A check touches nothing, so it goes on and shows all hosts.
             if !options.check && rolling::over(lost, batch.len(), play.max_fail_percentage) {
                 let rule = match play.max_fail_percentage {
@@ -187,6 +228,35 @@ impl Ledger {
         }
         if let (true, Some(reboot)) = (options.check, &play.reboot) {
             self.foresee(play, reboot, &batches, sink);
+        }
+    }
+
+    /// Makes the checks of a play on the hosts that are done so far; where one fails nothing else is begun.
+    fn prove(
+        &mut self,
+        shared: &Shared,
+        play: &Play,
+        done: &[&Host],
+        forks: usize,
+        batch: usize,
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let Some(exam) = play.exam.as_ref().filter(|_| !done.is_empty()) else { return };
+        let mut failed = 0;
+        for event in examine(shared, &play.name, exam, done, forks, sink) {
+            if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
+                failed += 1;
+                self.lost.insert(event.host.clone());
+            }
+            if let Some(error) = event.error.as_ref().filter(|e| e.kind != "verify") {
+                let message = format!("{} couldn't be tested: {}", event.host, error.message);
+                sink(Event::Warning(Warning { message }));
+            }
+            self.close(&event);
+        }
+        if failed > 0 {
+            let why = format!("the run was stopped: the checks of `verify` failed after batch {batch}");
+            self.stopped.get_or_insert(why);
         }
     }
 

@@ -185,6 +185,7 @@ impl World {
 
     fn play(&self, hosts: Vec<Host>) -> Play {
         Play {
+            exam: None,
             reboot: None,
             confirm: super::guard::Proof::default(),
             name: "p".into(),

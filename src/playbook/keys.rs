@@ -18,6 +18,8 @@ pub(super) const PLAY: &[&str] = &[
     "tags",
     "resources",
     "handlers",
+    "verify",
+    "checks",
 ];
 
 /// The keys of an include.

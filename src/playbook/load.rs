@@ -12,6 +12,7 @@ use crate::inventory::{self, vault::Vault};
 use crate::resource::spec::{self, Env, Spec};
 use crate::resource::{self, AnyType, Predicate};
 use crate::source::{self, Source, Span};
+use crate::verify::suite;
 use crate::yaml::{self, Node};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -49,6 +50,30 @@ impl Playbook {
         let source = Source::new(name, text);
         let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
         Loader::new(resource::find, &known, vault).plays(Path::new("."), &source, node.as_ref())
+    }
+
+    /// Reads a suite of checks, as [`Playbook::load`] does a playbook.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it.
+    pub fn load_suite(path: &Path, vault: &Vault) -> Result<Playbook, Errors> {
+        let known = Vec::new;
+        let mut loader = Loader::new(|_| None, &known, vault);
+        loader.suite = true;
+        template::deep(|| loader.playbook(path))
+    }
+
+    /// The same of a text that no file holds; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it.
+    pub fn suite_of_text(name: &str, text: String, vault: &Vault) -> Result<Playbook, Errors> {
+        let source = Source::new(name, text);
+        let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
+        let known = Vec::new;
+        let mut loader = Loader::new(|_| None, &known, vault);
+        loader.suite = true;
+        loader.plays(Path::new("."), &source, node.as_ref())
     }
 
     /// The folder that it lies in.
@@ -112,6 +137,8 @@ pub(super) struct Loader<'l> {
     including: Vec<(PathBuf, Option<Span>)>,
     /// How many files have been included.
     included: usize,
+    /// Whether it reads a suite, whose plays have checks in place of resources.
+    suite: bool,
     errors: Vec<Error>,
 }
 
@@ -133,7 +160,7 @@ impl<'l> Loader<'l> {
         known: &'l dyn Fn() -> Vec<&'static str>,
         vault: &'l Vault,
     ) -> Loader<'l> {
-        Loader { find, known, vault, including: Vec::new(), included: 0, errors: Vec::new() }
+        Loader { find, known, vault, including: Vec::new(), included: 0, suite: false, errors: Vec::new() }
     }
 
     fn error(&mut self, span: &Span, message: impl Into<String>) -> &mut Error {
@@ -309,7 +336,9 @@ impl<'l> Loader<'l> {
             }
         }
         let mut resources = Vec::new();
+        let checks = self.checks(node);
         match get("resources") {
+            _ if self.suite => {}
             Some(list) => self.entries(list, "resources", &outer, &mut resources),
             None if ["tasks", "roles", "pre_tasks", "post_tasks"].iter().any(|k| node.get(k).is_some()) => {}
             None => self.hinted(&node.span, "the play has no resources", "add `resources:` and a list"),
@@ -335,9 +364,55 @@ impl<'l> Loader<'l> {
             vars_files,
             resources,
             handlers,
+            checks,
             read: RwLock::new(read),
             found: RwLock::default(),
         })
+    }
+
+    /// The checks of a play: `checks` of a suite, `verify` of a playbook.
+    fn checks(&mut self, node: &Node) -> Vec<Node> {
+        let key = if self.suite { "checks" } else { "verify" };
+        let others: &[(&str, &str)] = if self.suite {
+            const APPLY: &str = "a suite only looks: what changes hosts stands in a playbook, for netplay apply";
+            &[
+                ("resources", APPLY),
+                ("handlers", APPLY),
+                ("reboot", APPLY),
+                ("confirm", APPLY),
+                ("serial", APPLY),
+                ("max_fail_percentage", APPLY),
+                ("on_error", APPLY),
+                ("tags", APPLY),
+                ("verify", "in a suite it is called `checks`"),
+            ]
+        } else {
+            &[("checks", "a play of a suite has it, for netplay verify; in a playbook it is called `verify`")]
+        };
+        for (other, hint) in others {
+            if let Some((name, _)) = node.as_map().and_then(|m| m.iter().find(|(k, _)| k.text() == Some(other))) {
+                self.hinted(&name.span, format!("a play can't have `{other}` here"), *hint);
+            }
+        }
+        let Some(list) = node.get(key).filter(|n| !n.is_null()) else {
+            if self.suite {
+                self.hinted(&node.span, "the play has no checks", "add `checks:` and a list, such as `- ports: {}`");
+            }
+            return Vec::new();
+        };
+        let Some(items) = list.as_seq() else {
+            let message = format!("`{key}` is a list of checks, not {}", list.describe());
+            self.hinted(&list.span, message, "begin each of them with `- `");
+            return Vec::new();
+        };
+        for item in items {
+            template::check(item, &mut self.errors);
+            let wrong = suite::wrong(item);
+            let sound = wrong.is_empty() && !template::templated(item);
+            self.errors.extend(wrong);
+            self.errors.extend(sound.then(|| suite::read(item).err()).flatten());
+        }
+        items.to_vec()
     }
 
     fn entries(&mut self, list: &Node, what: &str, outer: &Outer, into: &mut Vec<Entry>) {

@@ -10,6 +10,7 @@ use crate::inventory::HostId;
 use crate::inventory::vault::{self, Vault};
 use crate::resource::{AnyResource, Env, Predicate, Spec, spec};
 use crate::source::Span;
+use crate::verify::{Check, suite};
 use crate::yaml::Node;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -60,6 +61,10 @@ pub struct Settings {
     pub max_fail_percentage: Option<f64>,
     /// How it boots its hosts.
     pub reboot: super::Reboot,
+    /// What is checked after each batch, or in place of resources.
+    pub checks: Vec<Check>,
+    /// Whether checks are made as another user.
+    pub become_: Become,
 }
 
 impl Play {
@@ -84,6 +89,12 @@ impl Play {
             serial: rendered(&self.serial)?.map_or(Ok(Vec::new()), |n| load::serial(&n))?,
             max_fail_percentage: rendered(&self.max_fail_percentage)?.map(|n| load::percentage(&n)).transpose()?,
             reboot: self.reboot(&scope)?,
+            checks: self
+                .checks
+                .iter()
+                .map(|n| suite::read(&value(n)?).map_err(Errors::from))
+                .collect::<Result<_, _>>()?,
+            become_: become_(&self.become_, &scope).unwrap_or_default(),
         })
     }
 

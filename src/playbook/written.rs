@@ -35,6 +35,8 @@ pub struct Play {
     pub(super) vars_files: Vec<Node>,
     pub(super) resources: Vec<Entry>,
     pub(super) handlers: Vec<Entry>,
+    /// What is checked after each batch, or, in a suite, in place of resources.
+    pub(super) checks: Vec<Node>,
     /// Files of variables that have been read.
     pub(super) read: RwLock<HashMap<PathBuf, Arc<Layer>>>,
     /// Files that resources name: where they were found.

@@ -81,6 +81,18 @@ pub(super) fn reboots(finished: &RunFinished) -> usize {
     finished.hosts.values().filter(|total| total.reboot_pending).count()
 }
 
+/// That nothing was found to be wrong, on how many hosts.
+pub(super) fn proven(finished: &RunFinished, palette: Palette) -> String {
+    let skipped = hosts_by_status(finished).get(&HostStatus::Skipped).copied().unwrap_or(0);
+    let tested = finished.hosts.len() - skipped;
+    let left = if skipped > 0 { format!(", {} skipped", number(skipped)) } else { String::new() };
+    let time = duration(finished.time);
+    match tested {
+        0 => format!("{}{left} ({time})\n", palette.bad("nothing was tested: no play has a host")),
+        n => format!("{}{left} ({time})\n", palette.good(&format!("nothing found on {}", count(n, "host")))),
+    }
+}
+
 /// One line with the counts, and the time: `128 hosts: 126 changed, 1 failed, 1 unreachable (1 min 12 s)`.
 pub(super) fn summary(finished: &RunFinished, palette: Palette) -> String {
     let time = duration(finished.time);

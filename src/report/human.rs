@@ -4,6 +4,7 @@
 //! happens, and once in full, with its remedy, at the very end: there it is still on the screen when someone looks.
 
 use super::boots;
+use super::checks::Checks;
 use super::closing;
 use super::failures::{Draft, Failure, Failures, named};
 use super::fold::{Folded, Hosts};
@@ -65,6 +66,7 @@ pub(super) struct Human {
     told: HashSet<(Option<Arc<str>>, String)>,
     reboots: Folded<Vec<String>>,
     outputs: Outputs,
+    checks: Checks,
     /// Facts of hosts that come after one that isn't done.
     answers: InOrder,
     warned: HashSet<String>,
@@ -107,6 +109,7 @@ impl Human {
             told: HashSet::new(),
             reboots: Folded::default(),
             outputs: Outputs::default(),
+            checks: Checks::default(),
             answers: InOrder::default(),
             warned: HashSet::new(),
             diffs: HashMap::new(),
@@ -278,7 +281,8 @@ impl Human {
         if let Some(error) = &e.error {
             if e.status == HostStatus::Skipped {
                 self.add(host, None, Tone::Plain, vec![format!("skipped: {}", clean(&error.message))]);
-            } else {
+            } else if error.kind != "verify" {
+                // Those are told as findings.
                 let play = self.plays.len().saturating_sub(1);
                 self.failed(host, &e.host, Failure::of_host(play, e, error))?;
             }
@@ -312,6 +316,9 @@ impl Human {
         left.sort_unstable();
         left.into_iter().for_each(|host| self.settle(host));
         self.told.clear();
+        let quiet = self.quiet();
+        let checks = self.checks.take(&mut self.hosts, self.palette, quiet);
+        self.say(&checks)?;
         if self.section.is_empty() {
             return Ok(());
         }
@@ -339,6 +346,9 @@ impl Human {
         // Of a command that only asks, answers are all that is wanted where nothing went wrong.
         let asked = !["apply", "reboot"].contains(&self.run.command);
         let only_answers = asked && e.exit_code == 0;
+        if self.run.command == "verify" && only_answers && !self.quiet() {
+            text.push_str(&closing::proven(e, palette));
+        }
         if !self.quiet() && !only_answers {
             if !asked && !closing::quiet(e) {
                 let verbose = self.look.verbosity >= Verbosity::Verbose;
@@ -415,6 +425,14 @@ impl Reporter for Human {
                 let about = format!("{}: script of {}{escaped}", clean(host), count(text.len(), "byte"));
                 let shown = format!("{}\n{shown}", self.palette.place(&format!("# {about}")));
                 self.say(&shown)
+            }
+            Event::Verdict { verdict, .. } => {
+                self.checks.verdict(verdict);
+                Ok(())
+            }
+            Event::Finding { finding, .. } => {
+                self.checks.finding(finding);
+                Ok(())
             }
             Event::Warning(e) => {
                 if self.quiet() || !self.warned.insert(e.message.clone()) {

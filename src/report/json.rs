@@ -23,6 +23,8 @@ pub(super) struct Json {
     play: Option<(Arc<str>, bool)>,
     drafts: HashMap<Arc<str>, Draft>,
     warnings: Vec<String>,
+    verdicts: Vec<Value>,
+    findings: Vec<Value>,
     totals: Value,
 }
 
@@ -54,6 +56,8 @@ impl Json {
             play: None,
             drafts: HashMap::new(),
             warnings: Vec::new(),
+            verdicts: Vec::new(),
+            findings: Vec::new(),
             totals: Value::Null,
         }
     }
@@ -131,6 +135,14 @@ impl Reporter for Json {
                 self.draft(host).facts = facts.clone();
                 Ok(())
             }
+            Event::Verdict { play, verdict } => {
+                self.verdicts.push(super::ndjson::verdict(play, verdict));
+                Ok(())
+            }
+            Event::Finding { play, finding } => {
+                self.findings.push(super::ndjson::finding(play, finding));
+                Ok(())
+            }
             Event::Warning(e) => {
                 if !self.warnings.contains(&e.message) {
                     self.warnings.push(e.message.clone());
@@ -155,7 +167,13 @@ impl Reporter for Json {
         }
         self.close()?;
         let (time, warnings) = (self.time(), serde_json::to_string(&self.warnings)?);
-        write!(self.out, "\n],\n\"warnings\":{warnings},\n\"totals\":{},\n\"finished\":\"{time}\"}}\n", self.totals)?;
+        if !self.verdicts.is_empty() || !self.findings.is_empty() {
+            let (verdicts, findings) = (json!(self.verdicts), json!(self.findings));
+            write!(self.out, "\n],\n\"verdicts\":{verdicts},\n\"findings\":{findings},\n\"warnings\":{warnings},")?;
+        } else {
+            write!(self.out, "\n],\n\"warnings\":{warnings},")?;
+        }
+        write!(self.out, "\n\"totals\":{},\n\"finished\":\"{time}\"}}\n", self.totals)?;
         self.out.flush()
     }
 }

@@ -225,6 +225,8 @@ impl Reporter for JUnit {
             | Event::Boot(_)
             | Event::Facts { .. }
             | Event::Script { .. }
+            | Event::Verdict { .. }
+            | Event::Finding { .. }
             | Event::Warning(_)
             | Event::RunFinished(_) => Ok(()),
         }

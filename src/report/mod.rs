@@ -1,6 +1,7 @@
 //! What the operator and his scripts see: consumers of [events](crate::event). Nothing else prints.
 
 mod boots;
+mod checks;
 mod closing;
 mod diff;
 mod failures;

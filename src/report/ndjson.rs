@@ -2,8 +2,8 @@
 
 use super::{Reporter, diff};
 use crate::event::{
-    BootsPlanned, Change, CommandOutput, Effect, Event, HostEvent, HostStatus, Problem, ResourceEvent, RunFinished,
-    RunStarted, Status, Warning,
+    BootsPlanned, Change, CommandOutput, Effect, Event, Finding, HostEvent, HostStatus, Problem, ResourceEvent,
+    RunFinished, RunStarted, Status, Verdict, Warning,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -118,6 +118,35 @@ pub(super) fn resource<'a>(e: &'a ResourceEvent, diffs: bool) -> ResourceLine<'a
     }
 }
 
+/// The fields of a verdict.
+pub(super) fn verdict(play: &str, e: &Verdict) -> Value {
+    json!({
+        "play": play,
+        "check": e.check,
+        "host": &*e.host,
+        "interface": e.interface,
+        "peer": e.peer.as_ref().map(|(host, interface)| json!({ "host": &**host, "interface": interface })),
+        "ok": e.ok,
+        "value": e.value,
+        "wanted": e.wanted,
+        "unit": e.unit,
+        "reason": e.reason,
+    })
+}
+
+/// The fields of a finding.
+pub(super) fn finding(play: &str, e: &Finding) -> Value {
+    json!({
+        "play": play,
+        "name": e.name,
+        "hosts": names(&e.hosts),
+        "pair": e.pair.as_ref().map(|(from, to)| [&**from, &**to]),
+        "evidence": e.evidence,
+        "cause": e.cause,
+        "remedy": e.remedy,
+    })
+}
+
 /// The fields of a host.
 pub(super) fn host(e: &HostEvent) -> HostLine<'_> {
     HostLine {
@@ -223,6 +252,8 @@ impl Reporter for NdJson {
             Event::Host(e) => self.line("host", host(e)),
             Event::Output(e) => self.line("output", output(e)),
             Event::Facts { host, facts } => self.line("facts", json!({ "host": &**host, "facts": facts })),
+            Event::Verdict { play, verdict } => self.line("verdict", self::verdict(play, verdict)),
+            Event::Finding { play, finding } => self.line("finding", self::finding(play, finding)),
             Event::Warning(Warning { message }) => self.line("warning", json!({ "message": message })),
             Event::RunFinished(e) => self.line("run_finished", run_finished(e)),
         }

@@ -1,8 +1,8 @@
 //! Secrets in events, on their way to all reporters: none gets one that has a secret in it.
 
 use crate::event::{
-    BootEvent, BootsPlanned, Change, CommandOutput, Event, FileDiff, HostEvent, Problem, ResourceEvent, RunFinished,
-    RunStarted, Warning,
+    BootEvent, BootsPlanned, Change, CommandOutput, Event, FileDiff, Finding, HostEvent, Problem, ResourceEvent,
+    RunFinished, RunStarted, Warning,
 };
 use crate::secret::{MASK, Secrets};
 use serde_json::Value;
@@ -89,6 +89,11 @@ pub(super) fn redacted<'e>(event: &'e Event, secrets: &Secrets) -> Cow<'e, Event
         }
         Event::Facts { host: _, facts } => json(facts, secrets),
         Event::Script { host: _, text } => shared(text, secrets),
+        Event::Verdict { play: _, verdict } => string(&mut verdict.reason, secrets),
+        Event::Finding { play: _, finding } => {
+            let Finding { name: _, hosts: _, pair: _, evidence, cause, remedy } = &mut **finding;
+            [evidence, cause, remedy].into_iter().for_each(|text| string(text, secrets));
+        }
         Event::Warning(Warning { message }) => string(message, secrets),
         Event::RunFinished(e) => {
             let RunFinished { check: _, hosts: _, resources: _, time: _, exit_code: _, interrupted: _, again, log: _ } =

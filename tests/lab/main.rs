@@ -42,3 +42,4 @@ mod sysctl;
 mod told;
 mod transport;
 mod vault;
+mod verify;

@@ -67,6 +67,19 @@ impl Told {
         told(self.one("resource", |line| line["address"] == address && line["status"] == "failed"))
     }
 
+    /// The findings, by their names, with the hosts and what was seen.
+    pub(crate) fn findings(&self) -> Vec<(String, String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let hosts = |line: &Value| line["hosts"].as_array().unwrap().iter().map(text).collect::<Vec<_>>().join(",");
+        self.events("finding").map(|line| (text(&line["name"]), hosts(line), text(&line["evidence"]))).collect()
+    }
+
+    /// How many verdicts of a check were good, and how many bad.
+    pub(crate) fn verdicts(&self, check: &str) -> (usize, usize) {
+        let count = |ok| self.events("verdict").filter(|line| line["check"] == check && line["ok"] == ok).count();
+        (count(true), count(false))
+    }
+
     /// All warnings of resources and hosts, and of the run.
     pub(crate) fn warnings(&self) -> String {
         let of = |line: &Value| line["warnings"].as_array().cloned().unwrap_or_default();

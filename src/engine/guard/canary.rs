@@ -1,7 +1,7 @@
 //! One host of a play goes first with what may cut it off, and the others only when that was confirmed.
 
 use super::super::rolling;
-use std::net::IpAddr;
+use crate::verify::fabric::same_network;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -136,24 +136,6 @@ impl Canary {
     /// A host has its former MTU again, or never got another one.
     pub(super) fn left(&self, host: &str) {
         self.state().raised.retain(|(other, _)| other != host);
-    }
-}
-
-/// Whether two addresses with prefix lengths are in one network.
-fn same_network(a: &str, b: &str) -> bool {
-    let parse = |text: &str| {
-        let (address, prefix) = text.split_once('/')?;
-        Some((address.parse::<IpAddr>().ok()?, prefix.parse::<u32>().ok()?))
-    };
-    match (parse(a), parse(b)) {
-        (Some((IpAddr::V4(a), prefix)), Some((IpAddr::V4(b), _))) => {
-            (u32::from(a) ^ u32::from(b)).checked_shr(32 - prefix.min(32)).unwrap_or(0) == 0
-        }
-        // Addresses of a link name no interface at the other end.
-        (Some((IpAddr::V6(a), prefix)), Some((IpAddr::V6(b), _))) if !a.is_unicast_link_local() => {
-            (u128::from(a) ^ u128::from(b)).checked_shr(128 - prefix.min(128)).unwrap_or(0) == 0
-        }
-        _ => false,
     }
 }
 

@@ -1,0 +1,229 @@
+//! Checks of the fabric: each host keeps one connection over all of them, and a thread is only taken while something runs
+//! on it. What is tested and what follows is `verify`'s; here it is run.
+
+mod path_mtu;
+
+use super::guard::Proof;
+use super::host::{Going, Kept, Shared, Stop, Visit};
+use super::pool;
+use super::run::{Host, bug};
+use crate::event::{Event, HostEvent, Problem, Verdict, Warning};
+use crate::facts;
+use crate::finding::{self, Finding};
+use crate::plan::Policy;
+use crate::playbook::Become;
+use crate::resource::probes::line::CommandLine;
+use crate::resource::{Answers, Inquiry, Output, Trouble};
+use crate::shell::Script;
+use crate::verify::fabric::Node;
+use crate::verify::{Check, Judged, Pairs, ports};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+/// What a play has checked, and how.
+#[derive(Debug, Clone)]
+pub struct Exam {
+    /// The checks, in this order.
+    pub checks: Vec<Check>,
+    /// Who is tested with whom.
+    pub pairs: Pairs,
+    /// As whom.
+    pub keywords: Become,
+}
+
+/// Makes the checks on these hosts and tells what they come to. Gives what each host came to.
+pub(super) fn examine(
+    shared: &Shared,
+    play: &Arc<str>,
+    exam: &Exam,
+    hosts: &[&Host],
+    forks: usize,
+    sink: &mut dyn FnMut(Event),
+) -> Vec<HostEvent> {
+    // A connection outlives the jobs that use it, and so does what it tells.
+    let (sender, told) = mpsc::channel::<Event>();
+    let events = |event: Event| drop(sender.send(event));
+    let visits = hosts.iter().map(|host| Visit {
+        shared,
+        target: &host.target,
+        site: &*host.site,
+        play: play.clone(),
+        policy: Policy::default(),
+        events: &events,
+        patient: false,
+        confirm: Proof::default(),
+        canary: None,
+    });
+    let visits: Vec<Visit<'_>> = visits.collect();
+    let lines: Vec<Mutex<Going<'_>>> = visits.iter().map(|v| Mutex::new(v.set_out(Kept::default()))).collect();
+    let mut room = Room {
+        exam,
+        play,
+        lines: Lines { shared, keywords: &exam.keywords, forks, all: &lines },
+        told: &told,
+        sink,
+        lost: hosts.iter().map(|_| None).collect(),
+        bad: BTreeMap::new(),
+        found: Vec::new(),
+    };
+    room.all();
+    let Room { mut lost, mut bad, .. } = room;
+    let close = |(at, (visit, line)): (usize, (&Visit<'_>, &Mutex<Going<'_>>))| {
+        let mut going = lock(line);
+        let found = bad.remove(&*visit.target.host).map(|names| {
+            let names: Vec<&str> = names.into_iter().collect();
+            let message = format!("the fabric isn't as it should be here: {}", names.join(", "));
+            Stop::Broken(Problem { kind: "verify", message, hint: None })
+        });
+        let result = lost[at].take().or(found).map_or(Ok(()), Err);
+        visit.close(&mut going, result)
+    };
+    visits.iter().zip(&lines).enumerate().map(close).collect()
+}
+
+/// The connections, one a host. Whoever holds a lock is the only one who tests with that host.
+struct Lines<'r, 'v> {
+    shared: &'r Shared,
+    keywords: &'r Become,
+    forks: usize,
+    all: &'r [Mutex<Going<'v>>],
+}
+
+/// The connection of this host doesn't go on.
+type Lost = (usize, Stop);
+
+impl Lines<'_, '_> {
+    fn name(&self, at: usize) -> Arc<str> {
+        lock(&self.all[at]).visit.target.host.as_str().into()
+    }
+
+    /// Asks a host.
+    fn ask(&self, at: usize, inquiry: &Inquiry) -> Result<Answers, Lost> {
+        let mut going = lock(&self.all[at]);
+        going.renew();
+        going.ask(inquiry, self.keywords).map_err(|stop| (at, stop))
+    }
+
+    /// Runs a script of so many seconds at most. What it gave, also if that is a failure.
+    fn run(&self, at: usize, script: &Script, seconds: u32) -> Result<Output, Lost> {
+        let argument = CommandLine::argument(seconds, script.as_str());
+        let answers = self.ask(at, &Inquiry::new([CommandLine::ask(&argument)]))?;
+        let broken = |t: Trouble| (at, Stop::Broken(Problem { kind: "probe", message: t.message, hint: t.hint }));
+        answers.get::<CommandLine>(&argument).cloned().map_err(broken)
+    }
+}
+
+fn lock<'g, 'v>(line: &'g Mutex<Going<'v>>) -> MutexGuard<'g, Going<'v>> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks under way.
+struct Room<'r, 'v> {
+    exam: &'r Exam,
+    play: &'r Arc<str>,
+    lines: Lines<'r, 'v>,
+    told: &'r mpsc::Receiver<Event>,
+    sink: &'r mut dyn FnMut(Event),
+    /// Why a host is tested no further.
+    lost: Vec<Option<Stop>>,
+    /// What is wrong with whom, by the names of findings.
+    bad: BTreeMap<String, BTreeSet<&'static str>>,
+    /// What was found so far: two checks may find the same.
+    found: Vec<Finding>,
+}
+
+impl Room<'_, '_> {
+    fn all(&mut self) {
+        let everybody: Vec<usize> = (0..self.lines.all.len()).collect();
+        let inquiry = Inquiry::new(facts::questions());
+        let answers = self.each(&everybody, |lines, at| lines.ask(*at, &inquiry));
+        let mut known = BTreeMap::new();
+        for (at, answers) in answers.into_iter().enumerate() {
+            let Some((facts, warnings)) = answers.map(|answers| facts::read(&answers)) else { continue };
+            let missing = warnings.into_iter().filter(|w| w.starts_with("a part of the facts is missing"));
+            lock(&self.lines.all[at]).kept.warnings.extend(missing);
+            known.insert(at, facts);
+        }
+        for check in &self.exam.checks {
+            if self.lines.shared.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            let seats: Vec<usize> = known.keys().copied().filter(|at| self.lost[*at].is_none()).collect();
+            let node = |at: &usize| Node::of_facts(&self.lines.name(*at), &known[at], check.interfaces());
+            let nodes: Vec<Node> = seats.iter().map(node).collect();
+            let mut judged = Judged::default();
+            for (node, at) in nodes.iter().zip(&seats) {
+                lacking(check, node, &known[at], &mut judged);
+            }
+            match check {
+                Check::Ports => ports::judge(&nodes, &mut judged),
+                Check::PathMtu(check) => self.path_mtu(check, &nodes, &seats, &mut judged),
+            }
+            self.tell(judged);
+        }
+    }
+
+    /// Tells what a check came to.
+    fn tell(&mut self, judged: Judged) {
+        for verdict in judged.verdicts {
+            (self.sink)(Event::Verdict { play: self.play.clone(), verdict: Box::new(verdict) });
+        }
+        for finding in judged.findings {
+            if self.found.contains(&finding) {
+                continue;
+            }
+            self.found.push(finding.clone());
+            for host in &finding.hosts {
+                self.bad.entry(host.to_string()).or_default().insert(finding.name);
+            }
+            (self.sink)(Event::Finding { play: self.play.clone(), finding: Box::new(finding) });
+        }
+    }
+
+    /// Does a job for each of these, as many at once as may be, and gives what came of them in their order; nothing where a
+    /// connection was lost, whose host is tested no further.
+    fn each<J: Sync, R: Send>(
+        &mut self,
+        jobs: &[J],
+        work: impl Fn(&Lines<'_, '_>, &J) -> Result<R, Lost> + Sync,
+    ) -> Vec<Option<R>> {
+        let mut done: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
+        let items: Vec<(usize, &J)> = jobs.iter().enumerate().collect();
+        let Room { lines, told, sink, lost, .. } = self;
+        let lines = &*lines;
+        enum Came<R> {
+            Of(usize, Result<R, Lost>),
+            Panic(String),
+        }
+        let job = |(at, job): &(usize, &J), send: &(dyn Fn(Came<R>) + Sync)| send(Came::Of(*at, work(lines, job)));
+        pool::each(
+            lines.forks,
+            &items,
+            job,
+            |_, message| Came::Panic(message),
+            |came| {
+                told.try_iter().for_each(&mut *sink);
+                match came {
+                    Some(Came::Of(at, Ok(result))) => done[at] = Some(result),
+                    Some(Came::Of(_, Err((host, stop)))) => _ = lost[host].get_or_insert(stop),
+                    Some(Came::Panic(message)) => sink(Event::Warning(Warning { message: bug(message).message })),
+                    None => {}
+                }
+            },
+        );
+        done
+    }
+}
+
+/// Tells of interfaces that a check names and a host doesn't have.
+fn lacking(check: &Check, node: &Node, facts: &serde_json::Value, judged: &mut Judged) {
+    for name in check.interfaces().iter().filter(|name| node.nic(name).is_none()) {
+        let interfaces = facts["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let known: Vec<&str> = interfaces.iter().filter_map(|i| i["name"].as_str()).collect();
+        let evidence = format!("it has no interface {name}; it has {}", known.join(", "));
+        let words = [("interface", name.as_str())];
+        let found = Finding::new(&finding::NO_PEER, [node.host.clone()], &*evidence, &words);
+        judged.failed(Verdict::of(check.name(), &node.host, Some(name), evidence), found);
+    }
+}

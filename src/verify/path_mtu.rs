@@ -1,0 +1,343 @@
+//! `path_mtu`: packets of full size between hosts, and what follows where they don't pass.
+
+use super::blame::{Blamed, End, Tested};
+use super::fabric::{Node, facing, majority};
+use super::ping::{Ping, Pong};
+use super::ports::down;
+use super::schedule::Round;
+use super::suite::PathMtu;
+use super::{Judged, Verdict};
+use crate::finding::{self, Finding};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A ping of the check.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// Where it leaves.
+    pub from: End,
+    /// Where it goes to.
+    pub to: End,
+    /// It.
+    pub ping: Ping,
+}
+
+/// The MTU that each interface is to have: the one that is asked for, or that of most interfaces of its name, or of all where
+/// no other host has that name.
+fn wanted(nodes: &[Node], check: &PathMtu, (host, nic): End) -> u32 {
+    let name = &nodes[host].nics[nic].name;
+    let same: Vec<u32> = nodes.iter().filter_map(|n| n.nic(name)).map(|n| n.mtu).collect();
+    let all = || nodes.iter().flat_map(|n| &n.nics).map(|n| n.mtu);
+    let usual = if same.len() > 1 { majority(same) } else { majority(all()) };
+    check.mtu.or(usual.map(|(mtu, _)| mtu)).unwrap_or(1500)
+}
+
+/// What can be told without a packet: interfaces without a carrier, or whose own MTU is too small. They are tested no further.
+pub fn unfit(nodes: &[Node], check: &PathMtu, judged: &mut Judged) -> BTreeSet<End> {
+    let mut small = BTreeSet::new();
+    for (host, node) in nodes.iter().enumerate() {
+        for (at, nic) in node.nics.iter().enumerate() {
+            if let Some(judgement) = down("path_mtu", node, nic) {
+                small.insert((host, at));
+                judged.failed(judgement.0, judgement.1);
+                continue;
+            }
+            let wanted = wanted(nodes, check, (host, at));
+            if nic.mtu >= wanted {
+                continue;
+            }
+            small.insert((host, at));
+            let why = if check.mtu.is_some() { "is asked for" } else { "is what most hosts have" };
+            let evidence = format!("{} has an MTU of {}, and {wanted} {why}", nic.name, nic.mtu);
+            let words = [("interface", nic.name.as_str()), ("mtu", &wanted.to_string())];
+            let found = Finding::new(&finding::MTU_TOO_SMALL, [node.host.clone()], &*evidence, &words);
+            let verdict = Verdict::of("path_mtu", &node.host, Some(&nic.name), evidence);
+            let verdict =
+                Verdict { value: Some(nic.mtu.into()), wanted: Some(wanted.into()), unit: "bytes", ..verdict };
+            judged.failed(verdict, found);
+        }
+    }
+    small
+}
+
+/// The pings between two hosts, both ways, but for interfaces that are left out.
+pub fn between(nodes: &[Node], check: &PathMtu, (a, b): (usize, usize), without: &BTreeSet<End>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for facing in facing(&nodes[a], &nodes[b]) {
+        let (from, to) = ((a, facing.nics.0), (b, facing.nics.1));
+        if without.contains(&from) || without.contains(&to) {
+            continue;
+        }
+        let size = wanted(nodes, check, from).min(wanted(nodes, check, to));
+        let ping = |end: End, address: &str| Ping {
+            interface: nodes[end.0].nics[end.1].name.clone(),
+            address: address.to_owned(),
+            size,
+        };
+        trials.push(Trial { from, to, ping: ping(from, &facing.addresses.1) });
+        trials.push(Trial { from: to, to: from, ping: ping(to, &facing.addresses.0) });
+    }
+    trials
+}
+
+/// All pings of these rounds, by the host that they leave.
+pub fn plan(nodes: &[Node], check: &PathMtu, rounds: &[Round], without: &BTreeSet<End>) -> BTreeMap<usize, Vec<Trial>> {
+    let mut all = BTreeMap::<usize, Vec<Trial>>::new();
+    for pair in rounds.iter().flatten() {
+        for trial in between(nodes, check, *pair, without) {
+            all.entry(trial.from.0).or_default().push(trial);
+        }
+    }
+    all
+}
+
+/// Tells of hosts that have nobody to send to.
+pub fn alone(
+    nodes: &[Node],
+    check: &PathMtu,
+    plan: &BTreeMap<usize, Vec<Trial>>,
+    without: &BTreeSet<End>,
+    judged: &mut Judged,
+) {
+    for (at, node) in nodes.iter().enumerate() {
+        let open: Vec<&str> = node
+            .nics
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !without.contains(&(at, *i)))
+            .map(|(_, nic)| &*nic.name)
+            .collect();
+        let named = check.interfaces.iter().any(|name| node.nic(name).is_none());
+        if plan.contains_key(&at) || named || (open.is_empty() && !node.nics.is_empty()) {
+            continue;
+        }
+        let interface = open.first().copied().unwrap_or("an interface");
+        let verdict = |reason: &str| Verdict::of("path_mtu", &node.host, open.first().copied(), reason);
+        if nodes.len() < 2 {
+            judged.verdicts.push(verdict("there is no other host to test it with").skipped());
+        } else if plan.is_empty() && !without.is_empty() {
+            judged.verdicts.push(verdict("the interfaces of all others were left out").skipped());
+        } else {
+            let reason = match open.as_slice() {
+                [] => "it has no interface of the fabric with an address".to_owned(),
+                all => format!("no other host is in a network of {}", all.join(", ")),
+            };
+            let found = Finding::new(&finding::NO_PEER, [node.host.clone()], &*reason, &[("interface", interface)]);
+            judged.failed(verdict(&reason), found);
+        }
+    }
+}
+
+/// What came of a ping, and of small packets where none was answered.
+#[derive(Debug, Clone)]
+pub struct Result {
+    /// It.
+    pub trial: Trial,
+    /// What became of it.
+    pub whole: Pong,
+    /// What became of small packets.
+    pub small: Option<Pong>,
+    /// How many of the requests came to the other side, where that was counted.
+    pub arrived: Option<u64>,
+}
+
+impl Result {
+    /// As a test: of one in which the packets were counted at the other side only their way there counts. Nothing where it
+    /// couldn't be tried.
+    pub fn tested(&self) -> Option<Tested> {
+        let good = match (&self.whole, self.arrived) {
+            (Pong::NoTool(_), _) => return None,
+            (_, Some(arrived)) => arrived > 0,
+            (Pong::Counted { received, .. }, None) => *received > 0,
+            (Pong::TooLarge(_) | Pong::Failed(_), None) => false,
+        };
+        Some(Tested { from: self.trial.from, to: self.trial.to, good })
+    }
+}
+
+/// Judges all pings: the first ones, and those that were made again, in which packets were counted where they arrived.
+pub fn judge(nodes: &[Node], first: &[Result], again: &[Result], blamed: &[Blamed], judged: &mut Judged) {
+    let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
+    let host = |end: End| &nodes[end.0].host;
+    for result in first {
+        let Trial { from, to, ping } = &result.trial;
+        let verdict = |reason: String| {
+            let verdict = Verdict::of("path_mtu", host(*from), Some(name(*from)), reason).towards(host(*to), name(*to));
+            Verdict { wanted: Some(ping.size.into()), unit: "bytes", ..verdict }
+        };
+        match result.tested() {
+            Some(Tested { good: true, .. }) => {
+                let passed =
+                    Verdict { value: Some(ping.size.into()), ..verdict("packets of this size pass".to_owned()) };
+                judged.verdicts.push(passed);
+            }
+            Some(_) => judged.verdicts.push(Verdict { ok: Some(false), ..verdict(why(result)) }),
+            None => {
+                let Pong::NoTool(why) = &result.whole else { continue };
+                let words = [("tool", "iputils' ping"), ("package", "iputils-ping")];
+                let found = Finding::new(&finding::TOOL_MISSING, [host(*from).clone()], &**why, &words);
+                judged.failed(verdict(why.clone()), found);
+            }
+        }
+    }
+    for blamed in blamed {
+        judged.find(found(nodes, first, again, blamed));
+    }
+}
+
+/// Why packets didn't pass.
+fn why(result: &Result) -> String {
+    let size = result.trial.ping.size;
+    let small = matches!(result.small, Some(Pong::Counted { received, .. }) if received > 0);
+    match &result.whole {
+        Pong::TooLarge(mtu) => format!("a router on the way has told that it passes no more than {mtu} bytes"),
+        Pong::Failed(why) => format!("it couldn't be tried: {why}"),
+        _ if small => format!("packets of {size} bytes vanish, small ones pass"),
+        _ => "no packet passes, not even small ones".to_owned(),
+    }
+}
+
+fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) -> Finding {
+    let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
+    let host = |end: End| nodes[end.0].host.clone();
+    let of = |end: End| {
+        let about = |r: &&Result| r.trial.from == end || r.trial.to == end;
+        let bad = |r: &&Result| r.tested().is_some_and(|t| !t.good);
+        first.iter().filter(about).filter(bad).collect::<Vec<_>>()
+    };
+    let with = |end: End| {
+        let mut peers: Vec<String> = of(end)
+            .iter()
+            .map(|r| if r.trial.from == end { r.trial.to } else { r.trial.from })
+            .map(|peer| nodes[peer.0].host.to_string())
+            .collect();
+        peers.sort();
+        peers.dedup();
+        let tested = first.iter().filter(|r| r.trial.from == end || r.trial.to == end);
+        let all: BTreeSet<usize> =
+            tested.flat_map(|r| [r.trial.from.0, r.trial.to.0]).filter(|h| *h != end.0).collect();
+        let retried = again.iter().filter(|r| r.trial.from == end).map(|r| nodes[r.trial.to.0].host.to_string());
+        let retried: Vec<String> = retried.collect();
+        let retried = match retried.as_slice() {
+            [] => String::new(),
+            all => format!(", and again not with {}, which is good with others", all.join(", ")),
+        };
+        format!("with {} of {} hosts{retried}", peers.len(), all.len())
+    };
+    let sample = |end: End| of(end).first().map_or_else(String::new, |r| why(r));
+    let small = |ends: &[End]| {
+        ends.iter().flat_map(|end| of(*end)).any(|r| {
+            matches!(r.small, Some(Pong::Counted { received, .. }) if received > 0)
+                || matches!(r.whole, Pong::TooLarge(_))
+        })
+    };
+    let build = |ends: &[End], evidence: String, place: &str| {
+        let known = if small(ends) { &finding::PATH_MTU } else { &finding::PEER_UNREACHABLE };
+        let interface = ends.first().map_or("", |end| name(*end));
+        let network =
+            ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first()).map_or("", String::as_str);
+        let words = [("where", place), ("interface", interface), ("network", network)];
+        Finding::new(known, ends.iter().map(|end| host(*end)), evidence, &words)
+    };
+    match blamed {
+        Blamed::End { end, sends, gets } => {
+            let direction = match (sends, gets) {
+                (true, false) => "what it sends",
+                (false, true) => "what it gets",
+                _ => "both directions",
+            };
+            let evidence = format!("{} ({direction}): {}, {}", name(*end), sample(*end), with(*end));
+            build(&[*end], evidence, &format!("the port that {} of the host is plugged into", name(*end)))
+        }
+        Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => {
+            let both = if matches!(blamed, Blamed::PairBothWays(..)) { ", both ways" } else { "" };
+            let evidence = format!("from {} to {}{both}: {}", name(*from), name(*to), sample(*from));
+            let place = "neither host has it with others, so that it is a hop which only these two share".to_owned();
+            let place =
+                if nodes.len() > 2 { place } else { "there is no third host to tell whose side it is".to_owned() };
+            build(&[*from, *to], evidence, &place).between(&host(*from), &host(*to))
+        }
+        Blamed::All(ends) => {
+            let evidence = format!("{}: {}, between none of {} hosts", name(ends[0]), sample(ends[0]), ends.len());
+            build(ends, evidence, "all hosts have it: what they share")
+        }
+        Blamed::Parts(parts) => {
+            let hosts =
+                |part: &Vec<End>| part.iter().map(|end| nodes[end.0].host.to_string()).collect::<Vec<_>>().join(",");
+            let told = parts.iter().map(hosts).collect::<Vec<_>>().join(" | ");
+            let ends: Vec<End> = parts.concat();
+            let evidence = format!("{}: {}, but only between these groups: {told}", name(ends[0]), sample(ends[0]));
+            build(&ends, evidence, "the link between the switches of these groups")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fabric::Nic;
+    use super::*;
+
+    fn nodes(mtus: &[u32]) -> Vec<Node> {
+        let node = |(i, mtu): (usize, &u32)| Node {
+            host: format!("n{i}").into(),
+            nics: vec![Nic {
+                name: "eth1".into(),
+                mtu: *mtu,
+                carrier: Some(true),
+                addresses: vec![format!("10.1.0.{}/16", i + 1)],
+                ..Nic::default()
+            }],
+            ports: Vec::new(),
+        };
+        mtus.iter().enumerate().map(node).collect()
+    }
+
+    #[test]
+    fn an_own_mtu_that_is_too_small_is_named_without_a_packet() {
+        let nodes = nodes(&[9000, 1500, 9000, 1500, 9000]);
+        let mut judged = Judged::default();
+        let small = unfit(&nodes, &PathMtu::default(), &mut judged);
+        assert_eq!(small, BTreeSet::from([(1, 0), (3, 0)]));
+        let [found] = judged.findings.as_slice() else { panic!("{judged:?}") };
+        assert_eq!((found.name, found.hosts.join(",")), ("mtu_too_small", "n1,n3".to_owned()));
+        assert_eq!(found.evidence, "eth1 has an MTU of 1500, and 9000 is what most hosts have");
+        assert_eq!(found.remedy, "mtu: {interface: eth1, mtu: 9000}");
+        let plan = plan(&nodes, &PathMtu::default(), &[vec![(0, 1), (2, 4)]], &small);
+        let told: Vec<String> =
+            plan.values().flatten().map(|t| format!("{} {} {}", t.from.0, t.ping.address, t.ping.size)).collect();
+        assert_eq!(told, ["2 10.1.0.5 9000", "4 10.1.0.3 9000"]);
+        let asked = PathMtu { mtu: Some(9216), ..PathMtu::default() };
+        assert_eq!(unfit(&nodes, &asked, &mut Judged::default()).len(), 5);
+    }
+
+    #[test]
+    fn what_vanishes_is_told_from_what_never_passes() {
+        let nodes = nodes(&[9000; 4]);
+        let counted = |received| Pong::Counted { sent: 3, received };
+        let results = |whole: Pong, small: Option<Pong>| -> Vec<Result> {
+            let plan = plan(&nodes, &PathMtu::default(), &super::super::Pairs::Full.rounds(4, 0), &BTreeSet::new());
+            let result = |trial: Trial| match trial.from.0 == 2 || trial.to.0 == 2 {
+                true => Result { trial, whole: whole.clone(), small: small.clone(), arrived: None },
+                false => Result { trial, whole: counted(3), small: None, arrived: None },
+            };
+            plan.into_values().flatten().map(result).collect()
+        };
+        let blamed = [Blamed::End { end: (2, 0), sends: true, gets: false }];
+        for (whole, small, name, told) in [
+            (counted(0), Some(counted(2)), "path_mtu", "packets of 9000 bytes vanish, small ones pass"),
+            (counted(0), Some(counted(0)), "peer_unreachable", "no packet passes, not even small ones"),
+            (
+                Pong::TooLarge(1500),
+                None,
+                "path_mtu",
+                "a router on the way has told that it passes no more than 1500 bytes",
+            ),
+        ] {
+            let mut judged = Judged::default();
+            judge(&nodes, &results(whole, small), &[], &blamed, &mut judged);
+            let [found] = judged.findings.as_slice() else { panic!("{judged:?}") };
+            assert_eq!((found.name, &*found.hosts[0]), (name, "n2"));
+            assert_eq!(found.evidence, format!("eth1 (what it sends): {told}, with 3 of 3 hosts"));
+            assert_eq!(judged.verdicts.iter().filter(|v| v.ok == Some(false)).count(), 6);
+        }
+    }
+}
