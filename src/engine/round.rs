@@ -11,7 +11,7 @@ use crate::event::{Event, HostEvent, HostStatus, Problem, Status, Warning};
 use crate::transport::FailureKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a thread is to do for the host of a number.
 enum Job {
@@ -43,8 +43,12 @@ enum Is {
 enum Census {
     Open,
     Asked,
-    Known,
+    /// Since then.
+    Known(Instant),
 }
+
+/// How old the scheduler's view may be when further hosts are taken away: others drain, and lose, hosts meanwhile.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// A batch under way.
 struct Round<'r> {
@@ -163,7 +167,10 @@ impl Round<'_> {
                 Some(Heard::Event(Told::Turn(at, Turn::Over(event, machine, left)))) => {
                     let name = self.name(at);
                     match left {
-                        Left::Back => _ = self.ledger.away.remove(&name),
+                        Left::Back => {
+                            self.ledger.away.remove(&name);
+                            self.ledger.returned.insert(name.clone());
+                        }
                         Left::AsItWas => {}
                         Left::Away(why) => self.away(at, Some(why)),
                     }
@@ -202,10 +209,14 @@ impl Round<'_> {
     /// A check that would boot hosts asks the scheduler too, at its end. Whether that goes on.
     fn asks(&mut self, desk: &Desk) -> bool {
         if self.play.policy.check && self.census == Census::Open && !self.ledger.planned.is_empty() {
-            self.census = Census::Asked;
-            desk.give(0, Job::Census);
+            self.ask(0, desk);
         }
         self.census == Census::Asked
+    }
+
+    fn ask(&mut self, at: usize, desk: &Desk) {
+        self.census = Census::Asked;
+        desk.give(at, Job::Census);
     }
 
     /// What fails together with a host of the play, before `--limit` and of any batch.
@@ -220,6 +231,8 @@ impl Round<'_> {
     /// A host isn't available, for this reason if this run can't change it.
     fn away(&mut self, at: usize, lost: Option<String>) {
         let name = self.name(at);
+        // It isn't the scheduler any more that says so.
+        self.ledger.unavailable.retain(|host| *host != name);
         self.ledger.away.insert(name.clone(), Away { domain: self.domain(&name), lost });
     }
 
@@ -331,13 +344,11 @@ impl Round<'_> {
             let message = "the run was interrupted before it was booted".to_owned();
             return self.give_up(desk, |_| Some(Problem { kind, message: message.clone(), hint: None }));
         }
-        if self.census != Census::Known {
-            if self.census == Census::Open {
-                self.census = Census::Asked;
-                desk.give(self.waiting[0].0, Job::Census);
-            }
-            return;
-        }
+        let since = match self.census {
+            Census::Known(since) => since,
+            Census::Open => return self.ask(self.waiting[0].0, desk),
+            Census::Asked => return,
+        };
         if let Some(limit) = self.play.max_fail_percentage
             && rolling::over(self.lost, self.batch.len(), Some(limit))
         {
@@ -352,6 +363,9 @@ impl Round<'_> {
         self.waiting.sort_by_key(|(at, trip)| (!trip.begun(), *at));
         let domains: Vec<Option<String>> = self.waiting.iter().map(|(at, _)| self.domain(&self.name(*at))).collect();
         match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {
+            Admission::Go(going) if !going.is_empty() && since.elapsed() > FRESH => {
+                self.ask(self.waiting[0].0, desk);
+            }
             Admission::Go(going) => {
                 for i in going.into_iter().rev() {
                     let (at, mut trip) = self.waiting.remove(i);
@@ -385,19 +399,26 @@ impl Round<'_> {
 
     /// Takes in what the scheduler told, and which names are one machine.
     fn counted(&mut self, found: Result<Vec<boot::drain::Unavailable>, Problem>, desk: &Desk) {
-        self.census = Census::Known;
+        self.census = Census::Known(Instant::now());
         let unavailable = match found {
             Ok(unavailable) => unavailable,
             Err(problem) => return self.give_up(desk, |_| Some(problem.clone())),
         };
+        // What it had as unavailable when it was asked before may be back.
+        for host in std::mem::take(&mut self.ledger.unavailable) {
+            self.ledger.away.remove(&host);
+        }
         let waiting: Vec<Arc<str>> = self.waiting.iter().map(|(at, _)| self.name(*at)).collect();
         let nodes = self.play.reboot.as_ref().map(|r| &r.nodes);
         for node in unavailable {
             let Some(host) = nodes.and_then(|nodes| nodes.get(&node.node)) else { continue };
-            // What netplay drained and waits here is taken over by its own drain.
-            if self.ledger.away.contains_key(host) || (node.ours && waiting.contains(host)) {
+            // What netplay drained and waits here is taken over by its own drain; and of what it has just given back the
+            // scheduler may not know that it is up.
+            let ours = node.ours && waiting.contains(host);
+            if self.ledger.away.contains_key(host) || self.ledger.returned.contains(host) || ours {
                 continue;
             }
+            self.ledger.unavailable.push(host.clone());
             let lost = Some(format!("{} at the scheduler", node.why));
             self.ledger.away.insert(host.clone(), Away { domain: self.domain(host), lost });
         }

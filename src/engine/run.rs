@@ -159,6 +159,10 @@ pub(super) struct Ledger {
     vain: BTreeMap<Arc<str>, (usize, Vec<String>)>,
     /// The hosts that are.
     pub(super) away: BTreeMap<Arc<str>, Away>,
+    /// Those among them that the scheduler has so, as it was last asked.
+    pub(super) unavailable: Vec<Arc<str>>,
+    /// The hosts that were booted and given back.
+    pub(super) returned: HashSet<Arc<str>>,
 }
 
 impl Ledger {

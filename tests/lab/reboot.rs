@@ -340,6 +340,34 @@ fn slurm_drains_what_runs_jobs_and_keeps_what_others_have_drained() {
 }
 
 #[test]
+fn what_others_drain_while_hosts_are_booted_counts() {
+    let cluster = Cluster::take(3);
+    with_cards(&cluster);
+    let [first, second, other] = cluster.hosts().each().collect::<Vec<_>>().try_into().unwrap();
+    first.fault("slow-boot 4");
+    let before = boots(cluster.hosts());
+    let netplay = on_cluster(&cluster, "{max_unavailable: 1, timeout: 60, drain: slurm, drain_on: sd0001}");
+    let netplay = netplay.with(&["--limit", &format!("{},{}", first.0, second.0)]);
+    let (trace, child) = (Trace::begin(cluster.hosts()), netplay.start());
+    let start = Instant::now();
+    while trace.events().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it isn't booted");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    cluster.run(&format!("scontrol update nodename={} state=drain reason='bad fan'", node(other)));
+    let told_ = Told::from(Run::from(child.wait_with_output().unwrap()).exits(2));
+    let problem_ = problem(&told_, second.0);
+    assert!(problem_.starts_with("budget: ") && problem_.contains(&format!("{} (", other.0)), "{problem_}");
+    assert_eq!(boots(cluster.hosts()), [before[0] + 1, before[1], before[2]]);
+    cluster.wait_for(first, "idle");
+    // When that is back, the next run goes on.
+    cluster.run(&format!("scontrol update nodename={} state=resume", node(other)));
+    Told::by(&netplay, 0);
+    assert_eq!(boots(cluster.hosts()), [before[0] + 1, before[1] + 1, before[2]]);
+    cluster.wait_for(second, "idle");
+}
+
+#[test]
 fn a_drain_that_does_not_end_is_taken_back() {
     let cluster = Cluster::take(1);
     with_cards(&cluster);
