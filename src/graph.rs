@@ -42,9 +42,12 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
         notify: Vec::with_capacity(play.resources.len()),
         warnings: Vec::new(),
     };
+    let mut wholes: Vec<BTreeSet<Claim>> = Vec::with_capacity(play.resources.len());
     for (i, item) in play.resources.iter().enumerate() {
         graph.edges.add_node(i);
-        for claim in item.resource.claims() {
+        let claims = item.resource.claims();
+        wholes.push(claims.iter().flat_map(|c| c.within.clone()).collect());
+        for claim in claims {
             if let Some(&first) = graph.claims.get(&claim) {
                 errors.push(both(&play.resources[first], item, &claim));
             } else {
@@ -52,17 +55,17 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
             }
         }
     }
-    for (i, item) in play.resources.iter().enumerate() {
-        let wholes: BTreeSet<Claim> = item.resource.claims().into_iter().flat_map(|c| c.within).collect();
+    for (i, wholes) in wholes.iter().enumerate() {
         for whole in wholes {
-            if let Some(&other) = graph.claims.get(&whole).filter(|&&other| other != i) {
-                errors.push(both(&play.resources[other.min(i)], &play.resources[other.max(i)], &whole));
+            if let Some(&other) = graph.claims.get(whole).filter(|&&other| other != i) {
+                errors.push(both(&play.resources[other.min(i)], &play.resources[other.max(i)], whole));
             }
         }
     }
-    for item in &play.resources {
-        for need in item.resource.needs() {
-            let Need::Without(claim) = &need else { continue };
+    let needs: Vec<Vec<Need>> = play.resources.iter().map(|item| item.resource.needs()).collect();
+    for (item, needs) in play.resources.iter().zip(&needs) {
+        for need in needs {
+            let Need::Without(claim) = need else { continue };
             if let Some(&other) = graph.claims.get(claim) {
                 errors.push(apart(item, &play.resources[other], claim));
             }
@@ -112,8 +115,8 @@ pub fn build(play: &HostPlay) -> Result<Graph, Vec<Error>> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    for (i, item) in play.resources.iter().enumerate() {
-        graph.derive(i, &item.resource.needs(), play);
+    for (i, needs) in needs.iter().enumerate() {
+        graph.derive(i, needs, play);
     }
     Ok(graph)
 }

@@ -293,8 +293,14 @@ pub(super) fn stage(
                 Some(known) => Ok(known.clone()),
                 None => target(&name, &variables, defaults),
             };
-            let users = play.resources.iter().chain(&play.handlers).map(|i| &i.become_);
-            let checked = users.map(|k| identity(&variables, k, defaults)).find_map(Result::err);
+            // Most of a play's resources are of one user.
+            let mut users: Vec<&Become> = Vec::new();
+            for item in play.resources.iter().chain(&play.handlers) {
+                if !users.contains(&&item.become_) {
+                    users.push(&item.become_);
+                }
+            }
+            let checked = users.into_iter().map(|k| identity(&variables, k, defaults)).find_map(Result::err);
             match (found, checked) {
                 (Err(found), _) => errors.extend(found.0),
                 (_, Some(error)) => errors.push(error),

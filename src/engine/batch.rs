@@ -124,6 +124,9 @@ impl Batch<'_> {
             "queue" => self.calm || self.change.is_some(),
             "state" | "standing" => self.state,
             "arm" | "unarmed" => guarded,
+            "nap" => guarded || self.found.is_some(),
+            "forsaken" => self.state || self.found.is_some() || self.change.is_some(),
+            "takeback" => self.found.is_some() || self.change.is_some(),
             "found" => self.found.is_some(),
             _ => true,
         });
@@ -185,7 +188,8 @@ impl Batch<'_> {
         let Folders { state, run } = &self.folders;
         let places = format!("N={} RUN={} L={} R={}\n", self.nonce, quote(self.run), quote(state), quote(run));
         let mut steps = format!(
-            "{{\n{PROLOGUE}{places}[ -e \"$L/armed/back\" ] || exit\nexec >\"$R/spool\" 2>/dev/null </dev/null\n"
+            "{{\n{PROLOGUE}{places}exec 9>>\"$R/guard\"; flock 9\n[ -e \"$L/armed/back\" ] || exit\n\
+             exec >\"$R/spool\" 2>/dev/null </dev/null\n"
         );
         steps.push_str(LED);
         steps.push_str(REPLACE);
@@ -195,15 +199,15 @@ impl Batch<'_> {
             _ => false,
         });
         // What was stopped half-way by its deadline isn't left so.
-        steps.push_str("over() { : >\"$R/ended\"; exec 3>&-; exec /bin/sh \"$L/armed/back\" timer; }\n");
+        steps.push_str("over() { : >\"$R/ended\"; exec 3>&-; exec /bin/sh \"$L/armed/back\" timer held; }\n");
         for piece in change.pieces {
             self.piece(&mut steps, piece);
             steps.push_str("case ${r-} in 124 | 137) over ;; esac\n");
         }
         let _ = write!(
             steps,
-            ": >\"$R/ended\"; i=0\nwhile [ -e \"$L/armed/back\" ] && [ ! -e \"$R/now\" ] && [ $i -lt {} ]; do sleep 1; i=$((i + 1)); done\n\
-             exec 3>&-; exec /bin/sh \"$L/armed/back\" timer\n}}\n",
+            ": >\"$R/ended\"; i=0\n{{ echo -1000 >/proc/self/oom_score_adj; }} 2>/dev/null\nwhile [ -e \"$L/armed/back\" ] && [ ! -e \"$R/now\" ] && [ $i -lt {} ]; do sleep 1 9>&-; i=$((i + 1)); done\n\
+             exec 3>&-; exec /bin/sh \"$L/armed/back\" timer held\n}}\n",
             guard.timeout
         );
         let mut back = format!("{PROLOGUE}{places}steps() {{\n:\n");
@@ -215,7 +219,7 @@ impl Batch<'_> {
         let seconds: u32 = change.pieces.iter().map(|p| p.seconds).sum();
         let unit = include_str!("guard/netplay-back.service").replace("/var/lib/netplay", state);
         let _ = write!(out, "arm {} {seconds} {} {} {}", guard.timeout, quote(&unit), quote(&steps), quote(&back));
-        let _ = write!(out, " {}", quote(&format!("{} {}", self.run, change.holder)));
+        let _ = write!(out, " {}", quote(change.holder));
         for file in &guard.files {
             let _ = write!(out, " {}", quote(file));
         }

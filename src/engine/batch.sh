@@ -140,10 +140,11 @@ lock() {
   e=$( ( umask 077; mkdir -p "$R" && : >>"$R/lock" ) 2>&1 ) && exec 9>>"$R/lock" || nolock "$e"
   # Nobody may be there any more for whom the steps would be run, or may have changed their mind.
   flock -n 9 || { queue "$3"; printf '\n%s turn\n' "$N" >&3 && IFS= read -r g && [ "$g" = go ] || exit 74; }
-  # What waits for its confirmation belongs to a run that goes on. Where the host has booted since, and nothing has taken it
-  # back before its network was up, that is done now.
-  if [ -e "$L/armed/back" ] && [ ! -e "$R/spool" ]; then /bin/sh "$L/armed/back" timer; printf '\n%s moved\n' "$N" >&3; exit 0; fi
-  if [ -e "$L/armed/back" ]; then h=; IFS= read -r h <"$L/armed/about"; printf '\n%s armed %s\n' "$N" "$h" >&3; exit 75; fi
+  # What waits for its confirmation belongs to a run that goes on.
+  if forsaken; then takeback; printf '\n%s moved\n' "$N" >&3; exit 0; fi
+  if [ -e "$L/armed/back" ] || [ -e "$L/armed/undoing" ]; then
+    h=; IFS= read -r h <"$L/armed/about"; printf '\n%s armed %s\n' "$N" "$h" >&3; exit 75
+  fi
   [ ! -e "$L/armed/undone" ] || [ -e "$L/armed/failed" ] || rm -rf -- "$L/armed"
   g=; [ -f "$R/generation" ] && IFS= read -r g <"$R/generation"
   case $g in ''|*[!0-9]*|0?*|??????????????????*) g=0 ;; esac
@@ -195,14 +196,28 @@ arm() {
   if [ -d /run/systemd/system ]; then
     systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null; systemctl reset-failed netplay-guard.service netplay-late.service 2>/dev/null
     w=$( { systemd-run --quiet --collect --unit=netplay-late --on-active=$((s + t + 10)) /bin/sh "$a/back" late &&
-      systemd-run --quiet --collect --unit=netplay-guard --property=KillMode=process /bin/sh "$a/guard"; } 2>&1 ) ||
+      systemd-run --quiet --collect --unit=netplay-guard --property=KillMode=process --property=TimeoutStopSec=infinity \
+        --property=ExecStopPost="/bin/sh -c '[ ! -e $a/back ] || exec /bin/sh $a/back timer'" /bin/sh "$a/guard"; } 2>&1 ) ||
       case $(systemctl is-active netplay-guard.service 2>/dev/null) in inactive | failed) unarmed "$w" ;; esac
   else
     command -v setsid >/dev/null && k=setsid || k=
     $k /bin/sh "$a/guard" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   fi
-  i=0; while [ ! -e "$R/ended" ] && [ $((i += 1)) -le 20 ]; do sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done
+  i=0; while [ ! -e "$R/spool" ] && [ $((i += 1)) -le 300 ]; do nap; done
+  # It doesn't begin any more when it finds no way back.
+  [ -e "$R/spool" ] || ! ( exec 8>>"$R/guard" && flock -n 8 && mv -- "$a/back" "$a/kept" ) || unarmed "no process for it came to be in 30 s"
+  i=0; while [ ! -e "$R/ended" ] && [ $((i += 1)) -le 20 ]; do nap; done
 }
+
+# A tenth of a second, where sleep knows that; else a second is counted as ten of them.
+nap() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
+
+# Whether something is armed, or half taken back, and the process that would see to it is gone, which holds a lock while it
+# lives: it was killed, or the host has booted and nothing took it back before its network was up.
+forsaken() { { [ -e "$L/armed/back" ] || [ -e "$L/armed/undoing" ]; } && ( exec 8>>"$R/guard" && flock -n 8 ) 2>/dev/null; }
+
+# Takes back what is forsaken. Some of it may have been taken back before.
+takeback() { for b in back undoing; do [ ! -e "$L/armed/$b" ] || { /bin/sh "$L/armed/$b" resume 9>&-; return; }; done; }
 
 # Nothing was changed: the way back couldn't be stored, or nothing would take it.
 #   unarmed WHY
@@ -216,10 +231,11 @@ unarmed() {
 #   found SECONDS VERB
 found() {
   a=$L/armed i=0
-  [ -f "$a/about" ] && IFS= read -r x <"$a/about"; case ${x-} in "$RUN "*) ;; *) return ;; esac
+  [ -f "$a/about" ] && IFS= read -r x <"$a/about"; case ${x-} in "run $RUN "*) ;; *) return ;; esac
+  { [ -e "$R/ended" ] && [ "$2" != undo ]; } || ! forsaken || takeback
   [ "$2" != undo ] || : >"$R/now"
   while { [ -e "$a/back" ] && { [ ! -e "$R/ended" ] || [ "$2" = undo ]; } || [ -e "$a/undoing" ]; } && [ $((i += 1)) -le $(($1 * 10)) ]; do
-    sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }
+    nap
   done
   [ ! -e "$R/spool" ] || cat -- "$R/spool" >&3
   if [ -e "$a/undone" ] && [ ! -e "$a/failed" ]; then rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=undone; return; fi
@@ -236,7 +252,7 @@ found() {
 # What stands of what was armed: whose it is, and whether it waits, is being undone, was undone, or was kept.
 standing() {
   a=$L/armed
-  if [ -n "${disarmed-}" ]; then printf 'armed\n%s %s\nend of armed\n' "$disarmed" "$RUN"; return; fi
+  if [ -n "${disarmed-}" ]; then printf 'armed\n%s run %s of us\nend of armed\n' "$disarmed" "$RUN"; return; fi
   [ -f "$a/about" ] || return 0
   echo armed
   s=kept
@@ -245,6 +261,7 @@ standing() {
   [ ! -e "$a/back" ] || { s=running; [ ! -e "$R/ended" ] || s=ended; }
   printf '%s %s\n' "$s" "$(head -n 1 "$a/about")"
   [ -d /run/systemd/system ] || echo 'no systemd'
+  ! forsaken || echo forsaken
   [ ! -f "$a/log" ] || head -c 4096 "$a/log"
   printf '\nend of armed\n'
 }

@@ -230,9 +230,12 @@ pub(super) fn ended(ending: &Ending) -> Problem {
         Ending::Armed(by) => (
             "lock",
             format!(
-                "run {by} has made a change that may cut the host off, and it isn't confirmed yet; nothing was changed"
+                "{by} has made a change that may cut the host off, and it isn't confirmed yet, or is being taken back; nothing was \
+                 changed"
             ),
-            Some("if that run is gone, the host takes the change back by itself: run it again after that"),
+            Some(
+                "let that run finish; if it is gone, the host takes the change back by itself: run this again after that",
+            ),
         ),
         Ending::Unarmed(why) => (
             "risk",

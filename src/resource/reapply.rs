@@ -279,9 +279,20 @@ impl Kept {
         }
     }
 
-    /// The file that the steps write or take away, to be put back.
+    /// The file that the steps write or take away, to be put back, and what is to be there where there is such a file.
     pub fn undo(&self) -> Undo {
-        Undo { files: vec![self.wanted.path()], ..Undo::default() }
+        if self.right() {
+            return Undo::default();
+        }
+        let path = self.wanted.path();
+        let parts = if self.there() {
+            Script::new()
+                .args(PARTS.iter().flat_map(|(path, body)| [*path, *body]))
+                .line(include_str!("reapply/ensure.sh"))
+        } else {
+            Script::new().set("f", &path).line(include_str!("reapply/remove.sh"))
+        };
+        Undo { files: vec![path], steps: vec![parts] }
     }
 
     /// Why it can't last on this host.

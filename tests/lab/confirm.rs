@@ -36,8 +36,10 @@ fn tables(host: Host<'_>) {
     host.sh("for c in iptables ip6tables; do $c -A INPUT -j ACCEPT; $c -D INPUT -j ACCEPT; done");
 }
 
+/// The rules there are, and all that is below /etc.
 fn rules(host: Host<'_>) -> String {
-    host.sh("iptables-save 2>/dev/null | grep -v '^#' | sed 's/\\[.*\\]//'; nft list ruleset; ls /etc/netplay/reapply.d 2>/dev/null || :")
+    host.sh("iptables-save 2>/dev/null | grep -v '^#' | sed 's/\\[.*\\]//'; nft list ruleset; cd /etc; \
+             find . ! -type d -printf '%p %l %m %u ' -exec sh -c 'md5sum <\"$0\" 2>/dev/null || echo' {} \\; | sort")
 }
 
 #[test]
@@ -194,6 +196,23 @@ fn child_output(child: &mut std::process::Child) -> std::process::Output {
     child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
     child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
     std::process::Output { status: child.wait().unwrap(), stdout, stderr }
+}
+
+#[test]
+fn a_change_is_taken_back_though_the_process_that_would_is_killed() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    tables(host);
+    let before = rules(host);
+    let mut child = play(&hosts, "{timeout: 600}", DROP).start();
+    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    host.sh("systemctl kill --signal=KILL netplay-guard.service");
+    let start = Instant::now();
+    let told = Told::from(Run::from(child_output(&mut child)).exits(2));
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    assert_eq!(told.status("firewall_rule:lock-out"), "rolled_back", "{}", told.run.stdout);
+    assert_eq!(rules(host), before);
+    disarmed(host);
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn pulse_of(answers: &Answers, folder: &str) -> Result<Pulse, Problem> {
 /// How long until the next look: at first often, then less, so that little is lost of a short wait and little is asked in a
 /// long one.
 fn pause(since: Instant) -> Duration {
-    (since.elapsed() / 25).clamp(Duration::from_millis(500), Duration::from_secs(15))
+    (since.elapsed() / 50).clamp(Duration::from_millis(250), Duration::from_secs(15))
 }
 
 /// That a run sees to the rest of another one.

@@ -1,17 +1,24 @@
 # The way back of what may have cut the session off, on the host. It is taken by whoever renames this file first: the process
-# that made the steps, when nobody has disarmed it in time (`timer`), a timer of the system's should that be gone (`late`), or a
-# unit before the network is up (`boot`), when only files are of use. `again` takes it once more, by hand.
+# that made the steps, when nobody has disarmed it in time, or what stands behind it should it be killed (`timer`), a timer of
+# the system's (`late`), or a unit before the network is up (`boot`), when only files are of use. `resume` goes on with what was
+# broken off, and `again` takes it once more, by hand. Who does it holds a lock (`held`: has it already).
 A=$L/armed how=${1-}
 umask 077
-[ "$how" = again ] || mv -- "$A/back" "$A/undoing" 2>/dev/null || exit 0
+if [ "$how" = late ] && [ -e "$A/back" ]; then systemctl kill --signal=KILL netplay-guard.service; fi
+if [ "${2-}" != held ]; then mkdir -p "$R"; ( : >>"$R/guard" ) 2>/dev/null && exec 9>>"$R/guard" && flock 9; fi
+case $how in
+  again) ;;
+  boot | late | resume) [ -e "$A/undoing" ] || mv -- "$A/back" "$A/undoing" 2>/dev/null || exit 0 ;;
+  *) mv -- "$A/back" "$A/undoing" 2>/dev/null || exit 0 ;;
+esac
 exec >"$A/log" 2>&1 </dev/null
-[ "$how" != late ] || systemctl kill --signal=KILL netplay-guard.service
+{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
 T=; command -v timeout >/dev/null && timeout -k 5 9 true 2>/dev/null && T='timeout -k 5'
 rm -f -- "$A/failed"
 bad() { echo "$1"; : >"$A/failed"; }
 one() {
   if [ -n "$T" ]; then f=$1 $T 120 /bin/sh -c 'eval "unset f
-$f"'; else ( f=$1; set --; eval "$f" ); fi || bad "exit code $?: $1"
+$f"'; else ( f=$1; set --; eval "$f" ); fi 9>&- || bad "exit code $?: $1"
 }
 i=0; while [ -e "$A/$((i + 1)).path" ]; do i=$((i + 1)); done
 while [ "$i" -gt 0 ]; do
@@ -25,7 +32,7 @@ while [ "$i" -gt 0 ]; do
   else
     rm -f -- "$p" || bad "$p is still there"
   fi
-  case $p in /etc/netplan/*) [ "$how" != boot ] || ! command -v netplan >/dev/null || netplan generate ;; esac
+  case $p in /etc/netplan/*) [ "$how" != boot ] || ! command -v netplan >/dev/null || netplan generate 9>&- ;; esac
   i=$((i - 1))
 done
 sync -d -- "$A" 2>/dev/null || sync

@@ -18,6 +18,7 @@ use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::links::LinkList;
 use crate::resource::{Answers, Inquiry, Question};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What stands on a host of what was armed.
@@ -25,10 +26,12 @@ use std::time::{Duration, Instant};
 pub(super) struct Standing {
     /// How far it is.
     pub(super) stage: Armed,
-    /// The run, and who it was: `20261201T… root@head1 4711`.
+    /// The run, and who it was: `run 20261201T… of root@head1 4711`.
     pub(super) about: String,
     /// Whether the host has no systemd, so that a boot doesn't take it back.
     pub(super) bare: bool,
+    /// Whether what would take it back is gone: it was killed, or the host has booted.
+    pub(super) forsaken: bool,
     /// What the way back said.
     pub(super) log: String,
 }
@@ -73,19 +76,23 @@ impl Standing {
             _ => return None,
         };
         let bare = lines.get(1) == Some(&"no systemd");
-        let log = lines[1 + usize::from(bare)..].join("\n").trim().to_owned();
-        Some(Standing { stage, about: about.to_owned(), bare, log })
+        let forsaken = lines.get(1 + usize::from(bare)) == Some(&"forsaken");
+        let log = lines[1 + usize::from(bare) + usize::from(forsaken)..].join("\n").trim().to_owned();
+        Some(Standing { stage, about: about.to_owned(), bare, forsaken, log })
     }
 
     fn run(&self) -> &str {
-        self.about.split(' ').next().unwrap_or_default()
+        self.about.split(' ').nth(1).unwrap_or_default()
     }
 
     /// What a later run says of it.
     pub(super) fn told(&self) -> String {
-        let (run, by) = self.about.split_once(' ').unwrap_or((&self.about, "somebody"));
-        let what = format!("run {run} of {by} made a change that could have cut the host off");
+        let what = format!("{} made a change that could have cut the host off", self.about);
         match self.stage {
+            Armed::Running | Armed::Ended | Armed::Undoing if self.forsaken => format!(
+                "{what}, nobody has confirmed it, and what was to take it back is gone: the next run that changes the host takes it \
+                 back first"
+            ),
             Armed::Running | Armed::Ended => format!("{what}, and it isn't confirmed yet: it will be taken back"),
             Armed::Undoing => format!("{what}, and it is being taken back"),
             Armed::Undone => format!("{what}; nobody confirmed it, and it was taken back"),
@@ -150,7 +157,8 @@ impl Going<'_> {
             }
             _ => {}
         }
-        if report.standing.as_ref().is_some_and(|s| s.bare) {
+        let bare = report.standing.as_ref().is_some_and(|s| s.bare);
+        if bare {
             let warning =
                 "it has no systemd: what could cut it off wouldn't be taken back at a boot before it is confirmed";
             self.kept.warnings.push(warning.to_owned());
@@ -159,7 +167,7 @@ impl Going<'_> {
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
         let inquiry = Inquiry::new(plan.questions(&segment.who));
         let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
-        match self.confirm(segment, &nonce, &inquiry, began + most, finished)? {
+        match self.confirm(segment, &nonce, &inquiry, began + most, (finished, bare))? {
             Verdict::Kept(report) => {
                 ticket.into_iter().for_each(canary::Ticket::confirmed);
                 plan.settle(segment, &report.steps);
@@ -181,14 +189,15 @@ impl Going<'_> {
         }
     }
 
-    /// Disarms it over a connection that was made after its steps had ended, if all that has to be true there is.
+    /// Disarms it over a connection that was made after its steps had ended, if all that has to be true there is. `bare`: nothing
+    /// stands behind the process that takes it back.
     fn confirm(
         &mut self,
         segment: &Segment,
         nonce: &Arc<str>,
         inquiry: &Inquiry,
         until: Instant,
-        mut finished: Option<Instant>,
+        (mut finished, bare): (Option<Instant>, bool),
     ) -> Result<Verdict, Stop> {
         let nothing = Inquiry::new([]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
@@ -200,7 +209,18 @@ impl Going<'_> {
         let latest =
             |finished: Option<Instant>| finished.unwrap_or_else(Instant::now) + timeout - (timeout / 2).min(TRY);
         let settle = if segment.restarts() { RESTARTED } else { SETTLED };
+        let seconds = segment.guard.as_ref().map_or(0, |guard| guard.timeout);
         while Instant::now() < until + BACK {
+            if self.visit.shared.cut.load(Ordering::Relaxed) {
+                let message = "the run was interrupted before a change that may cut off the session was confirmed";
+                let hint =
+                    format!("the host takes it back by itself within {seconds} s of its end; `netplay status` tells");
+                return Err(Stop::Broken(Problem {
+                    kind: "interrupted",
+                    message: message.to_owned(),
+                    hint: Some(hint),
+                }));
+            }
             let left = until.saturating_duration_since(Instant::now()).max(TRY);
             let verb = match (&refused, finished) {
                 (Some(_), _) => Verb::Undo,
@@ -256,7 +276,9 @@ impl Going<'_> {
         }
         let message =
             format!("a change that may cut off the session isn't confirmed, and the host can't be reached: {last}");
-        let hint = "it takes the change back by itself; `netplay status` tells when it can be reached again".to_owned();
+        let unless = if bare { ", unless the process that does so was killed there, as it has no systemd" } else { "" };
+        let hint =
+            format!("it takes the change back by itself{unless}; `netplay status` tells when it can be reached again");
         Err(Stop::Unreachable(Problem { kind: "rolled_back", message, hint: Some(hint) }))
     }
 

@@ -16,7 +16,7 @@ fn apart() -> Vec<Vec<&'static str>> {
 }
 
 fn arm(host: &Host, pieces: &[Piece], guard: &Guard, generation: u64) -> String {
-    let change = Change { pieces, generation: Some(generation), holder: "root@h 1", guard: Some(guard) };
+    let change = Change { pieces, generation: Some(generation), holder: "run r7 of root@h 1", guard: Some(guard) };
     let batch = Batch { nonce: NONCE, run: "r7", folders: host.folders(), change: Some(change), ..Batch::default() };
     Batch { state: true, ..batch }.compose()
 }
@@ -71,7 +71,7 @@ fn what_is_confirmed_stays() {
         assert_eq!((reader.ending(), stage(&reader)), (&Ending::Complete, "ended".to_owned()), "{shell:?}");
         // Nobody else changes anything meanwhile.
         let other = feed(&shell, &arm(&host, &pieces, &way(&host, 60, &[]), 1));
-        assert_eq!(*other.ending(), Ending::Armed("r7 root@h 1".to_owned()), "{shell:?}");
+        assert_eq!(*other.ending(), Ending::Armed("run r7 of root@h 1".to_owned()), "{shell:?}");
         assert_eq!((text(&host, "old"), text(&host, "live")), ("after\n".into(), "live\n".into()));
         let reader = feed(&shell, &found(&host, Verb::Look));
         assert_eq!(stage(&reader), "ended", "{shell:?}");
@@ -124,6 +124,67 @@ fn it_is_taken_back_at_once_where_a_step_runs_over_its_time_or_a_check_fails() {
     }
 }
 
+/// Ends the process that runs this file of what is armed.
+fn kill(host: &Host, name: &str) {
+    let file = format!("{}/armed/{name}", host.path("lib"));
+    let end = "for p in /proc/[0-9]*; do { tr '\\0' ' ' <$p/cmdline; } 2>/dev/null | grep -q \"sh $0 \" && kill -9 ${p##*/} && n=1; done; [ -n \"$n\" ]";
+    assert!(std::process::Command::new("/bin/sh").args(["-c", end, &file]).status().unwrap().success());
+}
+
+#[test]
+fn what_is_armed_is_taken_back_though_the_process_that_would_is_killed() {
+    for shell in apart() {
+        // In the middle of the steps: by the run that waits for it, when the one that runs is over.
+        let host = Host::new();
+        let mut hangs = pieces(&host);
+        hangs.push(Piece::of_test(4, &[], &[], crate::plan::Work::Step(run("sleep 4")), 60));
+        feed(&shell, &arm(&host, &hangs, &way(&host, 60, &["true"]), 0));
+        kill(&host, "guard");
+        let stages: Vec<String> = (0..2).map(|_| stage(&feed(&shell, &found(&host, Verb::Look)))).collect();
+        assert_eq!(stages[0], "running", "{shell:?}");
+        assert_eq!(stages[1], "undone", "{shell:?}");
+        assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+        // When they have ended: it can still be confirmed, and otherwise the next change takes it back.
+        for keep in [true, false] {
+            let host = Host::new();
+            feed(&shell, &arm(&host, &pieces(&host), &way(&host, 60, &["true"]), 0));
+            kill(&host, "guard");
+            let forsaken = |reader: &Reader| reader.state().unwrap().lines().any(|l| l == "forsaken");
+            let looked = feed(&shell, &found(&host, Verb::Look));
+            assert_eq!((stage(&looked).as_str(), forsaken(&looked)), ("ended", true), "{shell:?}");
+            if keep {
+                assert_eq!(stage(&feed(&shell, &found(&host, Verb::Keep))), "kept", "{shell:?}");
+                assert_eq!(text(&host, "old"), "after\n", "{shell:?}");
+            } else {
+                let other = [piece(1, &[], &[], run("echo other"))];
+                let reader = feed(&shell, &arm(&host, &other, &way(&host, 60, &[]), 1));
+                assert_eq!(*reader.ending(), Ending::Moved, "{shell:?}");
+                assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_way_back_that_was_broken_off_is_taken_to_its_end() {
+    for shell in apart() {
+        let host = Host::new();
+        let undo = format!("echo x >>{0}; [ $(wc -l <{0}) -gt 2 ] || sleep 60", host.path("live"));
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 1, &[&undo]), 0));
+        eventually("it is being taken back", || text(&host, "live") == "live\nx\n");
+        // Nobody meddles while it goes on.
+        let other = [piece(1, &[], &[], run("echo other"))];
+        let reader = feed(&shell, &arm(&host, &other, &way(&host, 60, &[]), 1));
+        assert_eq!(*reader.ending(), Ending::Armed("run r7 of root@h 1".to_owned()), "{shell:?}");
+        kill(&host, "back");
+        let reader = feed(&shell, &arm(&host, &other, &way(&host, 60, &[]), 1));
+        assert_eq!(*reader.ending(), Ending::Moved, "{shell:?}");
+        assert_eq!((text(&host, "old"), text(&host, "live")), ("before\n".into(), "live\nx\nx\n".into()), "{shell:?}");
+        let reader = feed(&shell, &found(&host, Verb::Look));
+        assert_eq!(stage(&reader), "undone", "{shell:?}");
+    }
+}
+
 #[test]
 fn what_a_boot_without_systemd_has_left_armed_is_taken_back_by_the_next_change() {
     for shell in apart() {
@@ -131,9 +192,7 @@ fn what_a_boot_without_systemd_has_left_armed_is_taken_back_by_the_next_change()
         feed(&shell, &arm(&host, &pieces(&host), &way(&host, 3600, &["true"]), 0));
         assert_eq!(text(&host, "old"), "after\n", "{shell:?}");
         // The boot: what is in memory is gone, and so is the process.
-        let guard = format!("{}/armed/guard", host.path("lib"));
-        let end = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q \"sh $0 \" && kill -9 ${p##*/}; done; true";
-        std::process::Command::new("/bin/sh").args(["-c", end, &guard]).status().unwrap();
+        kill(&host, "guard");
         std::fs::remove_dir_all(host.path("run")).unwrap();
         let other = [piece(1, &[], &[], run("echo other"))];
         let reader = feed(&shell, &arm(&host, &other, &way(&host, 3600, &[]), 0));
@@ -150,7 +209,7 @@ fn confirming_and_taking_back_never_both_come_to_be() {
         let folder = host.path("lib/armed");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::create_dir_all(host.path("run")).unwrap();
-        for (name, body) in [("about", "r7 root@h 1\n"), ("back", ""), ("1.path", ""), ("1", "before\n")] {
+        for (name, body) in [("about", "run r7 of root@h 1\n"), ("back", ""), ("1.path", ""), ("1", "before\n")] {
             std::fs::write(format!("{folder}/{name}"), body).unwrap();
         }
         std::fs::write(format!("{folder}/1.path"), format!("{}\n", host.path("old"))).unwrap();

@@ -354,7 +354,10 @@ impl Resource for FirewallRule {
 
     fn undo(&self, now: &State) -> Option<Undo> {
         let mut undo = now.work.as_ref().ok()?.undo.clone()?;
-        undo.files.extend(now.boot.iter().flat_map(|kept| kept.undo().files));
+        for boot in now.boot.iter().map(Kept::undo) {
+            undo.files.extend(boot.files);
+            undo.steps.extend(boot.steps);
+        }
         Some(undo)
     }
 

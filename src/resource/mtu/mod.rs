@@ -191,7 +191,9 @@ impl Resource for Mtu {
         let mut warnings = Vec::new();
         let name = &now.link.name;
         if self.mtu < 1280 {
-            warnings.push(format!("below an MTU of 1280 the kernel switches IPv6 off on {name}"));
+            warnings.push(format!(
+                "below an MTU of 1280 the kernel switches IPv6 off on {name}, and its addresses don't come back with a larger one"
+            ));
         }
         let differs = now.link.mtu != self.mtu;
         if let Some(bond) = now.bond.as_ref().filter(|_| differs) {
@@ -220,6 +222,12 @@ impl Resource for Mtu {
             all
         });
         if now.link.mtu != self.mtu && now.bond.is_none() {
+            // The kernel takes IPv6 away from what is too small for it, and doesn't give its addresses back.
+            let lowered = std::iter::once(&now.link).chain(&now.above).filter(|l| l.mtu > self.mtu);
+            if self.mtu < 1280 && lowered.flat_map(|l| &l.addresses).any(|a| a.contains(':') && !a.starts_with("fe80:"))
+            {
+                return None;
+            }
             // What stands on it may have been lowered with it.
             for link in std::iter::once(&now.link).chain(&now.above) {
                 let script = Script::new().set("i", &link.name).set("n", &link.mtu.to_string());

@@ -1,7 +1,7 @@
 //! Names of kernel parameters: how they are written, and which file below `/proc/sys` each of them is.
 
 use crate::resource::Trouble;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// A kernel parameter, as its path below `/proc/sys`: `net/ipv4/conf/eth0.100/rp_filter`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ impl Parameter {
 /// With dots, as systemd-sysctl and procps both read it.
 impl fmt::Display for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&turn(&self.0))
+        self.0.chars().try_for_each(|c| f.write_char(turned(c)))
     }
 }
 
@@ -131,13 +131,15 @@ fn swap(name: &str) -> String {
 }
 
 fn turn(name: &str) -> String {
-    name.chars()
-        .map(|c| match c {
-            '.' => '/',
-            '/' => '.',
-            c => c,
-        })
-        .collect()
+    name.chars().map(turned).collect()
+}
+
+fn turned(c: char) -> char {
+    match c {
+        '.' => '/',
+        '/' => '.',
+        c => c,
+    }
 }
 
 #[cfg(test)]
