@@ -185,9 +185,12 @@ fn locks_out(hosts: &Hosts, rule: &str) {
     let playbook = format!("{}  confirm: {{timeout: 5}}\n", play(&format!("    - firewall_rule: {rule}\n")));
     let check = Told::by(&apply(hosts, &playbook, &["--check"]), 0).warnings();
     assert!(check.contains("tcp port 22 would be closed"), "{check}");
+    let kept = "find /etc/firewalld /etc/ufw /etc/netplay /etc/systemd/system /etc/udev/rules.d ! -type d -exec md5sum {} + 2>/dev/null | sort -k 2";
+    let before = hosts.first().sh(kept);
     let told = Told::by(&apply(hosts, &playbook, &[]), 2);
     assert_eq!(told.count("rolled_back"), 1, "{}", told.run.stdout);
     assert_eq!(told.warnings(), "", "it is as it was");
+    assert_eq!(hosts.first().sh(kept), before);
 }
 
 #[test]

@@ -20,23 +20,27 @@ one() {
   if [ -n "$T" ]; then f=$1 $T 120 /bin/sh -c 'eval "unset f
 $f"'; else ( f=$1; set --; eval "$f" ); fi 9>&- || bad "exit code $?: $1"
 }
-i=0; while [ -e "$A/$((i + 1)).path" ]; do i=$((i + 1)); done
-while [ "$i" -gt 0 ]; do
-  IFS= read -r p <"$A/$i.path"
-  if [ -e "$A/$i" ]; then
-    # Where it can't be replaced, as it is a mount point, it is written over.
-    rm -f -- "${p%/*}/.netplay-back"
-    { cp -a -- "$A/$i" "${p%/*}/.netplay-back" && mv -f -- "${p%/*}/.netplay-back" "$p"; } ||
-      { rm -f -- "${p%/*}/.netplay-back"; cat -- "$A/$i" >"$p"; } || bad "$p isn't as it was"
-    ! command -v restorecon >/dev/null || restorecon -- "$p"
-  else
-    rm -f -- "$p" || bad "$p is still there"
-  fi
-  case $p in /etc/netplan/*) [ "$how" != boot ] || ! command -v netplan >/dev/null || netplan generate 9>&- ;; esac
-  i=$((i - 1))
-done
-sync -d -- "$A" 2>/dev/null || sync
-[ "$how" = boot ] || steps
+files() {
+  i=0; while [ -e "$A/$((i + 1)).path" ]; do i=$((i + 1)); done
+  while [ "$i" -gt 0 ]; do
+    IFS= read -r p <"$A/$i.path"
+    if [ -e "$A/$i" ]; then
+      # Where it can't be replaced, as it is a mount point, it is written over.
+      rm -f -- "${p%/*}/.netplay-back"
+      { cp -a -- "$A/$i" "${p%/*}/.netplay-back" && mv -f -- "${p%/*}/.netplay-back" "$p"; } ||
+        { rm -f -- "${p%/*}/.netplay-back"; cat -- "$A/$i" >"$p"; } || bad "$p isn't as it was"
+      ! command -v restorecon >/dev/null || restorecon -- "$p"
+    else
+      rm -f -- "$p" || bad "$p is still there"
+    fi
+    case $p in /etc/netplan/*) [ "$how" != boot ] || ! command -v netplan >/dev/null || netplan generate 9>&- ;; esac
+    i=$((i - 1))
+  done
+  sync -d -- "$A" 2>/dev/null || sync
+}
+files
+# What is told to a daemon may write its files anew.
+if [ "$how" != boot ]; then steps; files; fi
 if [ -d /run/systemd/system ]; then
   rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
 fi

@@ -143,12 +143,13 @@ impl FirewallRule {
             let moved = |there: bool| there != self.present;
             let ports: Vec<&String> = ports.into_iter().filter(|p| moved(zone.ports.contains(*p))).collect();
             let rich: Vec<&String> = rich.into_iter().filter(|r| moved(zone.rich.contains(*r))).collect();
-            // The permanent ones are in a file, which firewalld watches.
-            if !option.is_empty() {
-                undo.files.push(format!("/etc/firewalld/zones/{name}.xml"));
-            } else if !ports.is_empty() || !rich.is_empty() {
+            if !ports.is_empty() || !rich.is_empty() {
                 let verb = if self.present { "remove" } else { "add" };
                 undo.steps.push(Script::new().command(call(verb, &ports, &rich)));
+            }
+            if !option.is_empty() {
+                // What it was before is kept beside it.
+                undo.files.extend(["", ".old"].map(|end| format!("/etc/firewalld/zones/{name}.xml{end}")));
             }
         }
         work.undo = Some(undo);
