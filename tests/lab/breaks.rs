@@ -40,7 +40,7 @@ fn end(child: Child) -> Run {
     Run::from(child.wait_with_output().unwrap())
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let status = std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.unwrap().success());
 }

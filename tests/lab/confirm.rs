@@ -19,9 +19,10 @@ fn why(told: &Told, address: &str) -> String {
 /// Nothing is left of what was armed, and nothing waits to take something back.
 fn disarmed(host: Host<'_>) {
     host.sh(
-        "sleep 1; ! ls -d /var/lib/netplay/armed /var/lib/netplay/armed.new /etc/systemd/system/netplay-back.service \
-         /etc/systemd/system/sysinit.target.wants/netplay-back.service 2>/dev/null
-         ! pgrep -f armed/guard; ! systemctl is-active --quiet netplay-late.timer netplay-guard.service",
+        "sleep 1; [ -z \"$(ls -d /var/lib/netplay/armed /var/lib/netplay/armed.new /etc/systemd/system/netplay-back.service \
+         /etc/systemd/system/sysinit.target.wants/netplay-back.service 2>/dev/null)\" ]
+         for i in 1 2 3; do pgrep -f '[a]rmed/guard' || break; [ $i -lt 3 ] || exit 1; sleep 1; done
+         if [ -d /run/systemd/system ]; then ! systemctl is-active --quiet netplay-late.timer netplay-guard.service; fi",
     );
 }
 
@@ -302,4 +303,99 @@ fn a_check_that_fails_a_full_disk_and_a_way_back_that_fails() {
     Told::by(&play(&hosts, "{timeout: 60}", &mtu("eth0")), 0);
     host.sh("ip link set eth0 mtu 1500");
     disarmed(host);
+}
+
+/// Applies [`DROP`] to a host by a run with these variables of all hosts, and finds it as it was.
+fn comes_back(host: Host<'_>, hosts: &Hosts, what: &str, variables: &str) {
+    tables(host);
+    host.sh(what);
+    let before = rules(host);
+    let netplay = play(hosts, "{timeout: 5}", DROP).with(&["--limit", host.0]);
+    let inventory = std::fs::read_to_string(netplay.path("inventory.yaml")).unwrap();
+    let login = format!("    ansible_user: root\n{variables}");
+    let login = if variables.contains("ansible_user") { variables } else { &login };
+    let netplay = netplay.file("inventory.yaml", &inventory.replace("    ansible_user: root\n", login));
+    let told = Told::by(&netplay, 2);
+    assert_eq!(told.status("firewall_rule:lock-out"), "rolled_back", "{what} {variables}: {}", told.run.stdout);
+    assert_eq!(rules(host), before, "{what} {variables}");
+    disarmed(host);
+}
+
+#[test]
+fn lean_hosts_and_other_ways_in_come_back_too() {
+    let hosts = Hosts::take(Kind::Fleet, 5);
+    let password = crate::harness::env("LAB_PASSWORD");
+    let cases = [
+        ("ln -sf busybox /bin/sh; ln -sf ../bin/busybox /usr/bin/timeout", String::new()),
+        (
+            "mount -t tmpfs -o noexec tmpfs /tmp; mount -t tmpfs -o noexec tmpfs /var/tmp; mount -t tmpfs -o noexec tmpfs /run; mkdir -m 755 /run/sshd",
+            String::new(),
+        ),
+        ("rm /usr/bin/timeout /usr/bin/setsid", "    ansible_user: ops\n".to_owned()),
+        (":", format!("    ansible_user: pw\n    ansible_become_password: {password}\n")),
+        (":", "    netplay_transport: openssh\n".to_owned()),
+    ];
+    std::thread::scope(|scope| {
+        for (host, (what, variables)) in hosts.each().zip(&cases) {
+            let hosts = &hosts;
+            scope.spawn(move || comes_back(host, hosts, what, variables));
+        }
+    });
+}
+
+#[test]
+fn a_bastion_that_dies_in_between_costs_the_change_and_nothing_else() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let [jump, host] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    let rest = "  resources:\n    - mtu: {interface: eth0, mtu: 1400, persist: false}\n";
+    let netplay = play(&hosts, "{timeout: 8}", rest).with(&["--limit", host.0]);
+    let inventory = std::fs::read_to_string(netplay.path("inventory.yaml")).unwrap();
+    let config = std::path::Path::new(crate::harness::env("LAB_INVENTORY")).with_file_name("ssh_config");
+    let way = format!("{}: {{ansible_ssh_common_args: -F {} -J {}, ", host.0, config.display(), jump.0);
+    let netplay = netplay.file("inventory.yaml", &inventory.replace(&format!("{}: {{", host.0), &way));
+    let child = netplay.start();
+    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    jump.freeze();
+    wait_for(host, "test -e /var/lib/netplay/armed/undone");
+    jump.thaw();
+    let told = Told::from(Run::from(child.wait_with_output().unwrap()).exits(2));
+    assert_eq!(told.status("mtu:eth0"), "rolled_back", "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /sys/class/net/eth0/mtu; ls -d /var/lib/netplay/armed 2>/dev/null || :"), "1500\n");
+}
+
+#[test]
+fn a_second_interruption_ends_the_run_and_the_host_takes_it_back() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    tables(host);
+    let before = rules(host);
+    let netplay = play(
+        &hosts,
+        "{timeout: 8}",
+        "  resources:\n    - firewall_rule: {name: lock-out, port: 22, protocol: tcp, action: drop}\n",
+    );
+    let child = netplay.start();
+    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    let start = Instant::now();
+    for _ in 0..2 {
+        crate::breaks::signal(&child, "INT");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let run = Run::from(child.wait_with_output().unwrap()).exits(130);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(run.stdout.contains("the host takes it back by itself within 8 s"), "{}", run.stdout);
+    wait_for(host, "test -e /var/lib/netplay/armed/undone");
+    assert_eq!(rules(host), before);
+}
+
+#[test]
+fn an_mtu_that_would_take_the_addresses_of_ipv6_away_is_refused() {
+    let hosts = Hosts::take(Kind::Fleet, 1);
+    let host = hosts.first();
+    host.sh("ip address add fd00:5::4/64 dev eth0 nodad");
+    let rest = "  resources:\n    - mtu: {interface: eth0, mtu: 1200, persist: false}\n";
+    let told = Told::by(&play(&hosts, "{timeout: 5}", rest), 2);
+    assert_eq!(told.status("mtu:eth0"), "failed", "{}", told.run.stdout);
+    assert!(why(&told, "mtu:eth0").contains("can't take such a change back by itself"), "{}", told.run.stdout);
+    assert_eq!(host.sh("cat /sys/class/net/eth0/mtu; ip -6 address show dev eth0 | grep -c fd00:5::4"), "1500\n1\n");
 }
