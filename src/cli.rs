@@ -256,6 +256,19 @@ pub struct Verify {
     /// `sample:N` (with N others, chosen anew each run)
     #[arg(long, value_name = "PAIRS", default_value = "quick")]
     pub pairs: Pairs,
+    /// What becomes of hosts that work for somebody (jobs of Slurm, processes on GPUs) in checks that take the network for
+    /// themselves: they are left out by name, or tested all the same
+    #[arg(long, value_name = "HOW", default_value = "skip")]
+    pub on_busy: OnBusy,
+}
+
+/// `--on-busy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnBusy {
+    /// They are left out
+    Skip,
+    /// They are tested
+    Run,
 }
 
 /// `run`.

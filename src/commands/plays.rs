@@ -20,7 +20,7 @@ use crate::playbook::{
 use crate::report;
 use crate::source::{Source, Span};
 use crate::transport::{Carrier, Defaults, Identity, Target, become_from_variables};
-use crate::verify::Pairs;
+use crate::verify::{Check, Pairs};
 use crate::yaml::Node;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -286,6 +286,7 @@ pub(super) fn stage(
         };
         let become_ = parts.first().map(|part| part.play.become_.clone()).unwrap_or_default();
         let mut hosts = Vec::with_capacity(parts.len());
+        let mut nodes = HashMap::new();
         for Part { host, variables, play } in parts {
             let name = cast.context.inventory.name(host).clone();
             let key = (Arc::as_ptr(&cast.context) as usize, host);
@@ -312,6 +313,12 @@ pub(super) fn stage(
                 }
                 (Ok(found), None) => {
                     targets.insert(key, found.clone());
+                    if cast.settings.checks.iter().any(Check::is_heavy) {
+                        match node(&Drain::Slurm, &name, &variables) {
+                            Ok(node) => _ = nodes.insert(name.to_string(), node),
+                            Err(found) => errors.extend(found.0),
+                        }
+                    }
                     let way = match reboots.then(|| way(&cast.play, &name, &variables)).transpose() {
                         Ok(way) => way.unwrap_or_default(),
                         Err(found) => {
@@ -348,6 +355,8 @@ pub(super) fn stage(
             exam: (!cast.settings.checks.is_empty() && !cast.play.image).then(|| Exam {
                 checks: cast.settings.checks.clone(),
                 pairs: Pairs::default(),
+                busy: false,
+                nodes,
                 keywords: cast.settings.become_.clone(),
             }),
             name: cast.play.name.clone(),

@@ -29,6 +29,7 @@ pub fn run(args: &cli::Verify, argv: &[OsString]) -> Result<u8, Errors> {
     let mut staged = plays::stage(&programme, &defaults, false, None)?;
     for exam in staged.iter_mut().filter_map(|play| play.exam.as_mut()) {
         exam.pairs = args.pairs;
+        exam.busy = args.on_busy == cli::OnBusy::Run;
     }
     let hosts = &args.hosts;
     let outputs = args.reach.outputs()?;

@@ -1,6 +1,7 @@
 //! The fabric as the facts of its hosts tell it: which interfaces belong to it, and which of two hosts face each other.
 
 use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -174,6 +175,21 @@ pub fn same_network(a: &str, b: &str) -> bool {
     }
 }
 
+/// The network of an address with its prefix length.
+pub fn network(address: &str) -> String {
+    match parse(address) {
+        Some((IpAddr::V4(ip), prefix)) => {
+            let mask = u32::MAX.checked_shl(32 - prefix.min(32)).unwrap_or(0);
+            format!("{}/{prefix}", std::net::Ipv4Addr::from(u32::from(ip) & mask))
+        }
+        Some((IpAddr::V6(ip), prefix)) => {
+            let mask = u128::MAX.checked_shl(128 - prefix.min(128)).unwrap_or(0);
+            format!("{}/{prefix}", std::net::Ipv6Addr::from(u128::from(ip) & mask))
+        }
+        None => address.to_owned(),
+    }
+}
+
 /// Two interfaces that face each other on a rail, with the addresses by which they reach each other, without prefix
 /// lengths. The first's is of the first host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,9 +224,33 @@ pub fn facing(a: &Node, b: &Node) -> Vec<Facing> {
     (0..a.nics.len()).filter_map(|i| in_network(i).or_else(|| by_name(i))).collect()
 }
 
+/// Hosts that hang together by networks, or names of interfaces, by their places; those of a part in their order.
+pub fn parts(nodes: &[Node]) -> Vec<Vec<usize>> {
+    let mut part: Vec<usize> = (0..nodes.len()).collect();
+    fn root(part: &[usize], mut at: usize) -> usize {
+        while part[at] != at {
+            at = part[at];
+        }
+        at
+    }
+    let mut first = HashMap::<String, usize>::new();
+    for (at, node) in nodes.iter().enumerate() {
+        for nic in &node.nics {
+            for key in nic.addresses.iter().map(|a| network(a)).chain([nic.name.clone()]) {
+                let other = *first.entry(key).or_insert(at);
+                let (a, b) = (root(&part, at), root(&part, other));
+                part[a.max(b)] = a.min(b);
+            }
+        }
+    }
+    let mut parts = BTreeMap::<usize, Vec<usize>>::new();
+    (0..nodes.len()).for_each(|at| parts.entry(root(&part, at)).or_default().push(at));
+    parts.into_values().collect()
+}
+
 /// The value that most have, and how many; of as many the greater one.
 pub fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<(T, usize)> {
-    let mut counts = std::collections::BTreeMap::<T, usize>::new();
+    let mut counts = BTreeMap::<T, usize>::new();
     values.into_iter().for_each(|value| *counts.entry(value).or_default() += 1);
     counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then(a.cmp(b)))
 }
@@ -276,6 +316,30 @@ pub(crate) mod tests {
         assert_eq!(told(&[("eth1", "10.1.0.1/31")], &[("eth2", "10.1.0.3/31")]), []);
         // The same address on both is a mistake, and nobody to talk to.
         assert_eq!(told(&[("eth1", "10.1.0.1/24")], &[("eth1", "10.1.0.1/24")]), []);
+    }
+
+    #[test]
+    fn what_hangs_together() {
+        let node = |name: &str, address: &str| {
+            let eth0 = ("eth0", "192.168.0.1/24", None);
+            Node::of_facts(&"n".into(), &facts(&[eth0, (name, address, None)]), &[name.to_owned()])
+        };
+        let nodes = [
+            node("eth1", "10.1.0.1/24"),
+            node("ens9", "10.2.0.1/24"),
+            node("ib0", "10.1.0.2/24"),
+            node("ens9", "10.3.0.1/24"),
+            node("none", "10.9.0.1/24"),
+            node("eth1", "10.3.0.2/24"),
+        ];
+        assert_eq!(parts(&nodes), [vec![0, 1, 2, 3, 5], vec![4]]);
+        assert_eq!(parts(&nodes[..4]), [vec![0, 2], vec![1, 3]]);
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!((network("10.1.2.3/16"), network("10.1.2.3/0")), ("10.1.0.0/16".to_owned(), "0.0.0.0/0".to_owned()));
+        assert_eq!(network("fd00:1::9/64"), "fd00:1::/64");
     }
 
     #[test]

@@ -2,12 +2,20 @@
 //! runs it (`src/engine/exam`).
 
 pub mod blame;
+pub mod busy;
+pub mod counters;
 pub mod fabric;
+pub mod iperf;
+pub mod loss;
+pub mod measure;
 pub mod path_mtu;
+pub mod perftest;
 pub mod ping;
 pub mod ports;
 pub mod schedule;
+pub mod server;
 pub mod suite;
+pub mod tcp;
 
 pub use crate::event::Verdict;
 use crate::finding::Finding;

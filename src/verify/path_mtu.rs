@@ -8,7 +8,7 @@ use super::schedule::Round;
 use super::suite::PathMtu;
 use super::{Judged, Verdict};
 use crate::finding::{self, Finding};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A ping of the check.
 #[derive(Debug, Clone)]
@@ -21,18 +21,21 @@ pub struct Trial {
     pub ping: Ping,
 }
 
-/// The MTU that each interface is to have: the one that is asked for, or that of most interfaces of its name, or of all where
-/// no other host has that name.
-fn wanted(nodes: &[Node], check: &PathMtu, (host, nic): End) -> u32 {
-    let name = &nodes[host].nics[nic].name;
-    let same: Vec<u32> = nodes.iter().filter_map(|n| n.nic(name)).map(|n| n.mtu).collect();
-    let all = || nodes.iter().flat_map(|n| &n.nics).map(|n| n.mtu);
-    let usual = if same.len() > 1 { majority(same) } else { majority(all()) };
-    check.mtu.or(usual.map(|(mtu, _)| mtu)).unwrap_or(1500)
+/// The MTU that each interface is to have, by its name: the one that is asked for, or that of most interfaces of this name, or of
+/// all where no other host has that name.
+pub fn sizes(nodes: &[Node], check: &PathMtu) -> HashMap<String, u32> {
+    let mut by_name = HashMap::<&str, Vec<u32>>::new();
+    for nic in nodes.iter().flat_map(|n| &n.nics) {
+        by_name.entry(&nic.name).or_default().push(nic.mtu);
+    }
+    let all = majority(by_name.values().flatten().copied());
+    let usual = |mtus: Vec<u32>| if mtus.len() > 1 { majority(mtus) } else { all };
+    let size = |mtus| check.mtu.or(usual(mtus).map(|(mtu, _)| mtu)).unwrap_or(1500);
+    by_name.into_iter().map(|(name, mtus)| (name.to_owned(), size(mtus))).collect()
 }
 
 /// What can be told without a packet: interfaces without a carrier, or whose own MTU is too small. They are tested no further.
-pub fn unfit(nodes: &[Node], check: &PathMtu, judged: &mut Judged) -> BTreeSet<End> {
+pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judged: &mut Judged) -> BTreeSet<End> {
     let mut small = BTreeSet::new();
     for (host, node) in nodes.iter().enumerate() {
         for (at, nic) in node.nics.iter().enumerate() {
@@ -41,7 +44,7 @@ pub fn unfit(nodes: &[Node], check: &PathMtu, judged: &mut Judged) -> BTreeSet<E
                 judged.failed(judgement.0, judgement.1);
                 continue;
             }
-            let wanted = wanted(nodes, check, (host, at));
+            let wanted = sizes[&nic.name];
             if nic.mtu >= wanted {
                 continue;
             }
@@ -60,14 +63,20 @@ pub fn unfit(nodes: &[Node], check: &PathMtu, judged: &mut Judged) -> BTreeSet<E
 }
 
 /// The pings between two hosts, both ways, but for interfaces that are left out.
-pub fn between(nodes: &[Node], check: &PathMtu, (a, b): (usize, usize), without: &BTreeSet<End>) -> Vec<Trial> {
+pub fn between(
+    nodes: &[Node],
+    sizes: &HashMap<String, u32>,
+    (a, b): (usize, usize),
+    without: &BTreeSet<End>,
+) -> Vec<Trial> {
     let mut trials = Vec::new();
     for facing in facing(&nodes[a], &nodes[b]) {
         let (from, to) = ((a, facing.nics.0), (b, facing.nics.1));
         if without.contains(&from) || without.contains(&to) {
             continue;
         }
-        let size = wanted(nodes, check, from).min(wanted(nodes, check, to));
+        let size = |end: End| sizes[&nodes[end.0].nics[end.1].name];
+        let size = size(from).min(size(to));
         let ping = |end: End, address: &str| Ping {
             interface: nodes[end.0].nics[end.1].name.clone(),
             address: address.to_owned(),
@@ -80,10 +89,15 @@ pub fn between(nodes: &[Node], check: &PathMtu, (a, b): (usize, usize), without:
 }
 
 /// All pings of these rounds, by the host that they leave.
-pub fn plan(nodes: &[Node], check: &PathMtu, rounds: &[Round], without: &BTreeSet<End>) -> BTreeMap<usize, Vec<Trial>> {
+pub fn plan(
+    nodes: &[Node],
+    sizes: &HashMap<String, u32>,
+    rounds: &[Round],
+    without: &BTreeSet<End>,
+) -> BTreeMap<usize, Vec<Trial>> {
     let mut all = BTreeMap::<usize, Vec<Trial>>::new();
     for pair in rounds.iter().flatten() {
-        for trial in between(nodes, check, *pair, without) {
+        for trial in between(nodes, sizes, *pair, without) {
             all.entry(trial.from.0).or_default().push(trial);
         }
     }
@@ -233,9 +247,9 @@ fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) ->
     let build = |ends: &[End], evidence: String, place: &str| {
         let known = if small(ends) { &finding::PATH_MTU } else { &finding::PEER_UNREACHABLE };
         let interface = ends.first().map_or("", |end| name(*end));
-        let network =
-            ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first()).map_or("", String::as_str);
-        let words = [("where", place), ("interface", interface), ("network", network)];
+        let network = ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first());
+        let network = network.map_or_else(String::new, |address| super::fabric::network(address));
+        let words = [("where", place), ("interface", interface), ("network", network.as_str())];
         Finding::new(known, ends.iter().map(|end| host(*end)), evidence, &words)
     };
     match blamed {
@@ -295,18 +309,20 @@ mod tests {
     fn an_own_mtu_that_is_too_small_is_named_without_a_packet() {
         let nodes = nodes(&[9000, 1500, 9000, 1500, 9000]);
         let mut judged = Judged::default();
-        let small = unfit(&nodes, &PathMtu::default(), &mut judged);
+        let check = PathMtu::default();
+        let sizes = super::sizes(&nodes, &check);
+        let small = unfit(&nodes, &check, &sizes, &mut judged);
         assert_eq!(small, BTreeSet::from([(1, 0), (3, 0)]));
         let [found] = judged.findings.as_slice() else { panic!("{judged:?}") };
         assert_eq!((found.name, found.hosts.join(",")), ("mtu_too_small", "n1,n3".to_owned()));
         assert_eq!(found.evidence, "eth1 has an MTU of 1500, and 9000 is what most hosts have");
-        assert_eq!(found.remedy, "mtu: {interface: eth1, mtu: 9000}");
-        let plan = plan(&nodes, &PathMtu::default(), &[vec![(0, 1), (2, 4)]], &small);
+        assert_eq!(found.remedy, "`mtu: {interface: eth1, mtu: 9000}`");
+        let plan = plan(&nodes, &sizes, &[vec![(0, 1), (2, 4)]], &small);
         let told: Vec<String> =
             plan.values().flatten().map(|t| format!("{} {} {}", t.from.0, t.ping.address, t.ping.size)).collect();
         assert_eq!(told, ["2 10.1.0.5 9000", "4 10.1.0.3 9000"]);
         let asked = PathMtu { mtu: Some(9216), ..PathMtu::default() };
-        assert_eq!(unfit(&nodes, &asked, &mut Judged::default()).len(), 5);
+        assert_eq!(unfit(&nodes, &asked, &super::sizes(&nodes, &asked), &mut Judged::default()).len(), 5);
     }
 
     #[test]
@@ -314,7 +330,12 @@ mod tests {
         let nodes = nodes(&[9000; 4]);
         let counted = |received| Pong::Counted { sent: 3, received };
         let results = |whole: Pong, small: Option<Pong>| -> Vec<Result> {
-            let plan = plan(&nodes, &PathMtu::default(), &super::super::Pairs::Full.rounds(4, 0), &BTreeSet::new());
+            let plan = plan(
+                &nodes,
+                &sizes(&nodes, &PathMtu::default()),
+                &super::super::Pairs::Full.rounds(4, 0),
+                &BTreeSet::new(),
+            );
             let result = |trial: Trial| match trial.from.0 == 2 || trial.to.0 == 2 {
                 true => Result { trial, whole: whole.clone(), small: small.clone(), arrived: None },
                 false => Result { trial, whole: counted(3), small: None, arrived: None },

@@ -3,17 +3,67 @@
 use super::fabric::{Nic, Node, Port, majority};
 use super::{Judged, Verdict};
 use crate::finding::{self, Finding};
+use std::collections::HashMap;
 
 /// Judges the ports and interfaces of all hosts together.
 pub fn judge(nodes: &[Node], judged: &mut Judged) {
+    let usual = Usual::of(nodes);
     for node in nodes {
         if node.nics.is_empty() && node.ports.is_empty() {
             let reason = "it has no interface of the fabric: none with an address, and no RDMA port";
             let found = Finding::new(&finding::NO_PEER, [node.host.clone()], reason, &[("interface", "an interface")]);
             judged.failed(Verdict::of("ports", &node.host, None, reason), found);
         }
-        node.nics.iter().for_each(|nic| interface(nodes, node, nic, judged));
-        node.ports.iter().for_each(|port| rdma(nodes, node, port, judged));
+        node.nics.iter().for_each(|nic| interface(&usual, node, nic, judged));
+        node.ports.iter().for_each(|port| rdma(&usual, node, port, judged));
+    }
+}
+
+/// What is usual, found once: comparing each host with all would take the square of their number.
+struct Usual {
+    /// By interface: the speed of most, how many have it, and of how many it is known.
+    speeds: HashMap<String, (u64, usize, usize)>,
+    /// By device and port.
+    ports: HashMap<(String, u64), Peers>,
+}
+
+/// The same port of all hosts.
+#[derive(Default)]
+struct Peers {
+    all: usize,
+    up: usize,
+    layer: Option<(String, usize)>,
+    /// In tenths of Gb/s.
+    rate: Option<(u64, usize)>,
+}
+
+impl Usual {
+    fn of(nodes: &[Node]) -> Usual {
+        let mut speeds = HashMap::<String, Vec<u64>>::new();
+        for nic in nodes.iter().flat_map(|n| &n.nics).filter(|n| n.carrier == Some(true)) {
+            speeds.entry(nic.name.clone()).or_default().extend(nic.speed_mbps);
+        }
+        let speed = |(name, all): (String, Vec<u64>)| {
+            let n = all.len();
+            majority(all).map(|(most, of)| (name, (most, of, n)))
+        };
+        let mut ports = HashMap::<(String, u64), Vec<&Port>>::new();
+        for port in nodes.iter().flat_map(|n| &n.ports) {
+            ports.entry((port.device.clone(), port.port)).or_default().push(port);
+        }
+        let peers = |all: Vec<&Port>| {
+            let up: Vec<&&Port> = all.iter().filter(|p| p.state.as_deref() == Some("ACTIVE")).collect();
+            Peers {
+                all: all.len(),
+                up: up.len(),
+                layer: majority(up.iter().filter_map(|p| p.link_layer.clone())),
+                rate: majority(up.iter().filter_map(|p| p.rate_gbps).map(|r| (r * 10.0).round() as u64)),
+            }
+        };
+        Usual {
+            speeds: speeds.into_iter().filter_map(speed).collect(),
+            ports: ports.into_iter().map(|(key, all)| (key, peers(all))).collect(),
+        }
     }
 }
 
@@ -29,21 +79,18 @@ pub(super) fn down(check: &'static str, node: &Node, nic: &Nic) -> Option<(Verdi
     Some((Verdict::of(check, &node.host, Some(&nic.name), evidence), found))
 }
 
-fn interface(nodes: &[Node], node: &Node, nic: &Nic, judged: &mut Judged) {
+fn interface(usual: &Usual, node: &Node, nic: &Nic, judged: &mut Judged) {
     let verdict = |reason: String| Verdict::of("ports", &node.host, Some(&nic.name), reason);
     let words = [("interface", nic.name.as_str())];
     let before = judged.verdicts.len();
     if let Some((verdict, found)) = down("ports", node, nic) {
         return judged.failed(verdict, found);
     }
-    let same = nodes.iter().filter_map(|other| other.nic(&nic.name)).filter(|n| n.carrier == Some(true));
-    let speeds: Vec<u64> = same.filter_map(|n| n.speed_mbps).collect();
-    if let (Some(own), Some((most, of))) = (nic.speed_mbps, majority(speeds.iter().copied()))
+    if let (Some(own), Some((most, of, all))) = (nic.speed_mbps, usual.speeds.get(&nic.name).copied())
         && own < most
     {
         let gbps = |mbps: u64| mbps as f64 / 1000.0;
-        let evidence =
-            format!("{} has {} Gb/s, and {} Gb/s on {of} of {} hosts", nic.name, gbps(own), gbps(most), speeds.len());
+        let evidence = format!("{} has {} Gb/s, and {} Gb/s on {of} of {} hosts", nic.name, gbps(own), gbps(most), all);
         let found = Finding::new(&finding::SPEED_DIFFERS, [node.host.clone()], &*evidence, &words);
         judged.failed(
             Verdict { value: Some(gbps(own)), wanted: Some(gbps(most)), unit: "Gb/s", ..verdict(evidence) },
@@ -70,20 +117,17 @@ fn interface(nodes: &[Node], node: &Node, nic: &Nic, judged: &mut Judged) {
     }
 }
 
-fn rdma(nodes: &[Node], node: &Node, port: &Port, judged: &mut Judged) {
+fn rdma(usual: &Usual, node: &Node, port: &Port, judged: &mut Judged) {
     let name = format!("{}/{}", port.device, port.port);
     let verdict = |reason: String| Verdict::of("ports", &node.host, Some(&name), reason);
-    let same = |other: &&Port| other.device == port.device && other.port == port.port;
-    let all: Vec<&Port> = nodes.iter().filter_map(|n| n.ports.iter().find(same)).collect();
-    let up = |p: &&&Port| p.state.as_deref() == Some("ACTIVE");
+    let peers = &usual.ports[&(port.device.clone(), port.port)];
     let state = port.state.as_deref().unwrap_or("of no known state");
     let phys = port.phys_state.as_deref().unwrap_or("unknown");
     let words = [("device", port.device.as_str())];
     if state != "ACTIVE" || phys != "LINK_UP" {
         let evidence = format!("{name} is {state}, its link {phys}");
         let fabric = port.netdev.as_ref().is_some_and(|name| node.nic(name).is_some());
-        let others = all.iter().filter(up).count();
-        if others == 0 && !fabric && state != "INIT" {
+        if peers.up == 0 && !fabric && state != "INIT" {
             // A second port without a cable, as everywhere.
             return judged.verdicts.push(Verdict::skipped(verdict(format!("{evidence}, as on all hosts: not in use"))));
         }
@@ -93,24 +137,22 @@ fn rdma(nodes: &[Node], node: &Node, port: &Port, judged: &mut Judged) {
         return judged.failed(verdict(evidence), found);
     }
     let before = judged.verdicts.len();
-    let layers = all.iter().filter(up).filter_map(|p| p.link_layer.clone());
-    if let (Some(own), Some((most, of))) = (&port.link_layer, majority(layers))
-        && *own != most
-        && of * 2 > all.len()
+    if let (Some(own), Some((most, of))) = (&port.link_layer, &peers.layer)
+        && own != most
+        && of * 2 > peers.all
     {
-        let evidence = format!("{name} is {own}, and {most} on {of} of {} hosts", all.len());
-        let wanted = if most == "Ethernet" { "ETH" } else { "IB" };
+        let evidence = format!("{name} is {own}, and {most} on {of} of {} hosts", peers.all);
+        let wanted = if *most == "Ethernet" { "ETH" } else { "IB" };
         let words = [("device", port.device.as_str()), ("wanted", wanted)];
         let found = Finding::new(&finding::LINK_LAYER_DIFFERS, [node.host.clone()], &*evidence, &words);
         judged.failed(verdict(evidence), found);
     }
     // Of a port with an interface the speed is told by that.
     let by_interface = port.netdev.as_ref().and_then(|name| node.nic(name)).is_some_and(|n| n.speed_mbps.is_some());
-    let rates = all.iter().filter(up).filter_map(|p| p.rate_gbps).map(|r| (r * 10.0).round() as u64);
-    if let (Some(own), Some((most, of)), false) = (port.rate_gbps, majority(rates), by_interface) {
+    if let (Some(own), Some((most, of)), false) = (port.rate_gbps, peers.rate, by_interface) {
         let most = most as f64 / 10.0;
         if own < most - 0.05 {
-            let evidence = format!("{name} has {own} Gb/s, and {most} Gb/s on {of} of {} hosts", all.len());
+            let evidence = format!("{name} has {own} Gb/s, and {most} Gb/s on {of} of {} hosts", peers.all);
             let words = [("interface", port.netdev.as_deref().unwrap_or(&port.device))];
             let found = Finding::new(&finding::SPEED_DIFFERS, [node.host.clone()], &*evidence, &words);
             judged.failed(Verdict { value: Some(own), wanted: Some(most), unit: "Gb/s", ..verdict(evidence) }, found);

@@ -1,7 +1,11 @@
 //! The reference: what `netplay docs` prints, and that the pages in `docs/` leave nothing out.
 
-use netplay::playbook::COMMON_KEYS;
+use netplay::finding::{FINDINGS, Finding};
+use netplay::inventory::vault::Vault;
+use netplay::playbook::{COMMON_KEYS, Playbook};
 use netplay::resource::TYPES;
+use netplay::secret::Secrets;
+use netplay::verify::CHECKS;
 use regex::Regex;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -84,4 +88,53 @@ fn the_page_of_playbooks_leaves_nothing_out() {
     wanted.dedup();
     wanted.retain(|name| !Regex::new(&format!(r"\b{name}\b")).unwrap().is_match(&code));
     assert!(wanted.is_empty(), "docs/playbook.md doesn't name {}", wanted.join(", "));
+}
+
+/// Words of the table of findings, as they may be.
+const WORDS: &[(&str, &str)] = &[
+    ("interface", "eth1"),
+    ("place", "eth1"),
+    ("device", "mlx5_0"),
+    ("wanted", "ETH"),
+    ("mtu", "9000"),
+    ("lanes", "16"),
+    ("pci", "0000:86:00.0"),
+    ("network", "10.1.0.0/16"),
+    ("port", "5201"),
+    ("check", "tcp"),
+    ("tool", "iperf3"),
+    ("package", "iperf3"),
+    ("where", "a place"),
+    ("why", "a reason"),
+];
+
+#[test]
+fn what_mends_a_finding_can_be_put_into_a_playbook() {
+    let (code, open) = (Regex::new("`([^`]+)`").unwrap(), Regex::new(r"\{[a-z_]+\}").unwrap());
+    let mut lines = 0;
+    for known in FINDINGS {
+        let found = Finding::new(known, [], "", WORDS);
+        assert!(!open.is_match(&found.cause) && !open.is_match(&found.remedy), "{found:?}");
+        for line in code.captures_iter(&found.remedy).map(|c| c[1].to_owned()) {
+            if TYPES.iter().any(|kind| line.starts_with(&format!("{}: ", kind.name()))) {
+                let book = format!("- hosts: all\n  resources:\n    - {line}\n");
+                let read = Playbook::of_text(known.name, book, &Vault::new(Secrets::default()));
+                assert!(read.is_ok(), "{}", read.unwrap_err());
+                lines += 1;
+            }
+        }
+    }
+    assert!(lines > 5);
+}
+
+#[test]
+fn the_page_of_checks_leaves_nothing_out() {
+    let page = read("docs/verify.md");
+    for kind in CHECKS {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", kind.name)));
+        let row = row.unwrap_or_else(|| panic!("docs/verify.md has no row of {}", kind.name));
+        for key in kind.keys {
+            assert!(row.contains(&format!("`{}`", key.name)), "{}: {}", kind.name, key.name);
+        }
+    }
 }

@@ -104,3 +104,189 @@ fn suites_say_what_is_checked_and_errors_say_where() {
         .exits(2);
     assert!(run.stdout.contains("it has no interface eth9; it has lo, eth0, eth1, eth2"), "{}", run.stdout);
 }
+
+/// Limits what a host sends by an interface. What passes through a bare link has no rate of its own to be judged by.
+fn limit(host: Host<'_>, interface: &str, rate: &str) {
+    host.sh(&format!("tc qdisc replace dev {interface} root tbf rate {rate} burst 256kb latency 20ms"));
+}
+
+/// The ways on which nothing of a test is left that runs: its servers end with it.
+fn nothing_is_left(host: Host<'_>) {
+    host.sh(
+        "i=0; while pgrep -x iperf3 >/dev/null; do i=$((i + 1)); [ $i -lt 80 ] || { ps ax; exit 1; }; sleep 0.1; done",
+    );
+}
+
+const TCP: &str = "- hosts: all\n  checks:\n    - tcp: {interface: eth1, seconds: 1, streams: 2, min: 0.07}\n";
+
+#[test]
+fn a_rate_that_is_halved_is_named_with_its_direction() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let names: Vec<&str> = hosts.names().collect();
+    hosts.each().for_each(|host| limit(host, "eth1", "100mbit"));
+    let netplay = verify(&hosts, &["suite.yaml"]).file("suite.yaml", TCP);
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.findings(), told.verdicts("tcp")), (vec![], (4, 0)));
+    let bad = hosts.each().nth(1).unwrap();
+    limit(bad, "eth1", "50mbit");
+    let (name, host, evidence) = found(&Told::by(&netplay, 2));
+    assert_eq!((&*name, &*host), ("tcp_slow", names[1]));
+    assert!(
+        evidence.starts_with("eth1 (what it sends): 0.05 Gb/s of at least 0.07 Gb/s (as `min` says)"),
+        "{evidence}"
+    );
+    limit(bad, "eth1", "100mbit");
+
+    // A firewall on the way to the servers, and a host without the tool.
+    bad.sh("iptables -A INPUT -i eth1 -p tcp -m tcp --syn -j REJECT");
+    let told = Told::by(&netplay, 2);
+    let (name, host, evidence) = found(&told);
+    assert_eq!((&*name, &*host), ("port_blocked", names[1]), "{evidence}");
+    assert!(
+        told.run.stdout.contains("`firewall_rule: {name: tcp, protocol: tcp, port: 5201, source: 10.101.0.0/16}`"),
+        "{}",
+        told.run.stdout
+    );
+    bad.sh("iptables -F INPUT; mv /usr/bin/iperf3 /usr/bin/iperf3.away");
+    let (name, host, _) = found(&Told::by(&netplay, 2));
+    assert_eq!((&*name, &*host), ("tool_missing", names[1]));
+    bad.sh("mv /usr/bin/iperf3.away /usr/bin/iperf3");
+
+    // Somebody else's server has the port: another one is taken.
+    bad.sh("iperf3 -s -p 5201 >/dev/null 2>&1 &");
+    assert_eq!(Told::by(&netplay, 0).findings(), []);
+    bad.sh("pkill -x iperf3");
+    hosts.each().for_each(nothing_is_left);
+}
+
+#[test]
+fn loss_is_counted_in_each_direction_and_busy_hosts_are_left_out() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let names: Vec<&str> = hosts.names().collect();
+    let suite = "- hosts: all\n  become: true\n  checks:\n    - loss: {interface: eth2, count: 2000}\n";
+    let netplay = verify(&hosts, &["suite.yaml"]).file("suite.yaml", suite);
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.findings(), told.verdicts("loss")), (vec![], (4, 0)));
+    let bad = hosts.each().nth(3).unwrap();
+    // One in a hundred, on its way in.
+    bad.sh("iptables -t raw -A PREROUTING -i eth2 -p icmp -m statistic --mode nth --every 100 --packet 0 -j DROP");
+    let (name, host, evidence) = found(&Told::by(&netplay, 2));
+    assert_eq!((&*name, &*host), ("packet_loss", names[3]));
+    assert!(evidence.starts_with("eth2 (what it gets): ") && evidence.contains(" packets lost (1."), "{evidence}");
+
+    // What stands in for a step of a job of Slurm: a process of that name. Its host isn't disturbed.
+    bad.sh("cp /usr/bin/sleep /tmp/slurmstepd; /tmp/slurmstepd 300 >/dev/null 2>&1 &");
+    let told = Told::by(&netplay, 0);
+    assert_eq!(told.findings(), []);
+    assert!(
+        told.warnings().contains("left out of what takes its network for itself (a job of Slurm runs there)"),
+        "{}",
+        told.warnings()
+    );
+    assert!(told.verdicts("loss").0 >= 2, "the others are tested");
+    let told = Told::by(&netplay.with(&["--on-busy", "run"]), 2);
+    assert_eq!(found(&told).1, names[3]);
+}
+
+#[test]
+fn a_controller_that_is_killed_and_a_host_that_dies_leave_no_server() {
+    let hosts = Hosts::take(Kind::Fleet, 3);
+    let names: Vec<&str> = hosts.names().collect();
+    let suite = "- hosts: all\n  checks:\n    - tcp: {interface: eth1, seconds: 60, min: 0.001}\n";
+    let netplay = verify(&hosts, &["suite.yaml"]).file("suite.yaml", suite);
+    let mut child = netplay.start();
+    let served = "i=0; while ! pgrep -x iperf3 >/dev/null; do i=$((i + 1)); [ $i -lt 300 ] || exit 1; sleep 0.1; done";
+    hosts.each().take(2).for_each(|host| _ = host.sh(served));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    hosts.each().for_each(nothing_is_left);
+
+    // A host that dies in the middle of a test: the others are judged, it is unreachable.
+    let suite = "- hosts: all\n  checks:\n    - tcp: {interface: eth1, seconds: 6, min: 0.001}\n";
+    let netplay = verify(&hosts, &["--pairs", "full", "suite.yaml"]).file("suite.yaml", suite);
+    let child = netplay.start();
+    let last = hosts.each().nth(2).unwrap();
+    last.sh(served);
+    let end = format!("{}-eth0", last.0);
+    lab(["ctl", "ip", "link", "set", &end, "down"]);
+    last.sh("ip link set eth1 down");
+    let told = Told::from(crate::harness::Run::from(child.wait_with_output().unwrap()));
+    lab(["ctl", "ip", "link", "set", &end, "up"]);
+    last.sh("ip link set eth1 up");
+    assert!(matches!(told.run.code, Some(4 | 6)), "{}\n{}", told.run.stdout, told.run.stderr);
+    assert_eq!(told.host(names[2])["status"], "unreachable", "{}", told.run.stdout);
+    assert!(told.verdicts("tcp").0 >= 2, "the pair that lives is measured: {}", told.run.stdout);
+    hosts.each().for_each(nothing_is_left);
+}
+
+#[test]
+fn perftest_runs_with_the_gid_of_each_host_and_a_slow_rail_is_named() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let names: Vec<&str> = hosts.names().collect();
+    // There is no RDMA here: the cards are simulated, and so is perftest.
+    let stand_in = include_str!("perftest.py");
+    for host in hosts.each() {
+        host.card("add 0000:86:00.0 interfaces=eth1 rdma=mlx5_0");
+        host.sh(&format!(
+            "cat >/usr/local/bin/ib_write_bw <<'END'\n{stand_in}END\nchmod 755 /usr/local/bin/ib_write_bw"
+        ));
+    }
+    let suite = "- hosts: all\n  checks:\n    - rdma: {seconds: 1, size: 65536, min: 90}\n";
+    let netplay = verify(&hosts, &["suite.yaml"]).file("suite.yaml", suite);
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.findings(), told.verdicts("rdma")), (vec![], (4, 0)));
+    let calls = hosts.first().sh("cat /run/simulated-perftest.calls");
+    let gid = hosts.first().sh(
+        "cd /sys/class/infiniband/mlx5_0/ports/1; for i in gids/*; do grep -q 0000:ffff $i && grep -q v2 gid_attrs/types/${i#gids/} && echo ${i#gids/} && break; done",
+    );
+    assert!(
+        calls.contains(&format!("-d mlx5_0 -i 1 -F -x {} -s 65536 -q 4 -D 1 --report_gbits -p 18515", gid.trim())),
+        "{calls}"
+    );
+
+    let bad = hosts.each().nth(2).unwrap();
+    for (fate, name, seen) in [
+        ("45", "rdma_slow", "45.0 Gb/s of at least 90.0 Gb/s (as `min` says)"),
+        ("lost", "rdma_timeout", "ib_write_bw: Completion with error at client"),
+        ("device", "rdma_unusable", "Did not detect devices"),
+    ] {
+        bad.sh(&format!("echo {fate} >/run/simulated-perftest"));
+        let (found, host, evidence) = found(&Told::by(&netplay, 2));
+        assert_eq!((&*found, &*host), (name, names[2]), "{evidence}");
+        assert!(evidence.contains(seen), "{evidence}");
+    }
+    bad.sh("rm /usr/local/bin/ib_write_bw");
+    let (found, host, _) = found(&Told::by(&netplay, 2));
+    assert_eq!((&*found, &*host), ("tool_missing", names[2]));
+}
+
+#[test]
+fn a_rollout_stops_where_its_checks_fail() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let names: Vec<&str> = hosts.names().collect();
+    let book = "- hosts: all\n  become: true\n  serial: 2\n  resources:\n    - mtu: {interface: eth1, mtu: 9000, persist: false}\n  \
+                verify:\n    - path_mtu: {interface: eth1, mtu: 9000}\n";
+    // A port of the switch in the second batch that wasn't raised.
+    switch(hosts.each().nth(2).unwrap(), "eth1", &["mtu", "1500"]);
+    let netplay = crate::told::apply(&hosts, book, &[]);
+    let told = Told::by(&netplay, 2);
+    assert_eq!(
+        (told.resource(names[0], "mtu:eth1")["status"].clone(), told.verdicts("path_mtu")),
+        ("changed".into(), (4, 2))
+    );
+    let (name, host, _) = found(&told);
+    assert_eq!((&*name, &*host), ("path_mtu", names[2]));
+    switch(hosts.each().nth(2).unwrap(), "eth1", &["mtu", "9000"]);
+    for host in hosts.each() {
+        host.sh("ip link set eth1 mtu 1500");
+    }
+    switch(hosts.first(), "eth1", &["mtu", "1500"]);
+    let told = Told::by(&netplay, 2);
+    let finding = found(&told);
+    assert_eq!((&*finding.0, &*finding.1), ("path_mtu", &*format!("{},{}", names[0], names[1])));
+    let last = told.host(names[3]);
+    assert_eq!(last["status"], "skipped");
+    assert_eq!(last["error"]["message"], "the run was stopped: the checks of `verify` failed after batch 1");
+    switch(hosts.first(), "eth1", &["mtu", "9000"]);
+    assert_eq!(Told::by(&netplay, 0).findings(), []);
+}

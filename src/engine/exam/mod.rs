@@ -1,6 +1,7 @@
 //! Checks of the fabric: each host keeps one connection over all of them, and a thread is only taken while something runs
 //! on it. What is tested and what follows is `verify`'s; here it is run.
 
+mod pairs;
 mod path_mtu;
 
 use super::guard::Proof;
@@ -15,9 +16,12 @@ use crate::playbook::Become;
 use crate::resource::probes::line::CommandLine;
 use crate::resource::{Answers, Inquiry, Output, Trouble};
 use crate::shell::Script;
-use crate::verify::fabric::Node;
-use crate::verify::{Check, Judged, Pairs, ports};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::verify::counters::{self, Counters};
+use crate::verify::fabric::{Node, parts};
+use crate::verify::measure::About;
+use crate::verify::schedule::Round;
+use crate::verify::{Check, Judged, Pairs, busy, ports};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
@@ -28,9 +32,17 @@ pub struct Exam {
     pub checks: Vec<Check>,
     /// Who is tested with whom.
     pub pairs: Pairs,
+    /// Whether hosts that work for somebody are tested with what takes their network for itself.
+    pub busy: bool,
     /// As whom.
     pub keywords: Become,
+    /// What hosts are called at Slurm, where that isn't their own name.
+    pub nodes: HashMap<String, String>,
 }
+
+const LOSS: About = About { check: "loss", unit: "%", slow: &finding::PACKET_LOSS };
+const RDMA: About = About { check: "rdma", unit: "Gb/s", slow: &finding::RDMA_SLOW };
+const TCP: About = About { check: "tcp", unit: "Gb/s", slow: &finding::TCP_SLOW };
 
 /// Makes the checks on these hosts and tells what they come to. Gives what each host came to.
 pub(super) fn examine(
@@ -76,7 +88,12 @@ pub(super) fn examine(
             let message = format!("the fabric isn't as it should be here: {}", names.join(", "));
             Stop::Broken(Problem { kind: "verify", message, hint: None })
         });
-        let result = lost[at].take().or(found).map_or(Ok(()), Err);
+        // A host that an interruption kept from being tested hasn't failed.
+        let lost = lost[at].take().map(|stop| match stop {
+            Stop::Broken(problem) if problem.kind == "interrupted" => Stop::Unreachable(problem),
+            stop => stop,
+        });
+        let result = lost.or(found).map_or(Ok(()), Err);
         visit.close(&mut going, result)
     };
     visits.iter().zip(&lines).enumerate().map(close).collect()
@@ -145,23 +162,118 @@ impl Room<'_, '_> {
             lock(&self.lines.all[at]).kept.warnings.extend(missing);
             known.insert(at, facts);
         }
+        let heavy = self.exam.checks.iter().any(Check::is_heavy);
+        let busy = if heavy && !self.exam.busy { self.busy(&known) } else { BTreeMap::new() };
+        let before = if heavy { self.counters(&known, &busy) } else { BTreeMap::new() };
         for check in &self.exam.checks {
-            if self.lines.shared.interrupted.load(Ordering::Relaxed) {
-                break;
+            if self.stopped() {
+                return;
             }
-            let seats: Vec<usize> = known.keys().copied().filter(|at| self.lost[*at].is_none()).collect();
+            let seats = known.keys().copied().filter(|at| self.lost[*at].is_none());
+            let seats: Vec<usize> = seats.filter(|at| !check.is_heavy() || !busy.contains_key(at)).collect();
             let node = |at: &usize| Node::of_facts(&self.lines.name(*at), &known[at], check.interfaces());
             let nodes: Vec<Node> = seats.iter().map(node).collect();
             let mut judged = Judged::default();
             for (node, at) in nodes.iter().zip(&seats) {
                 lacking(check, node, &known[at], &mut judged);
             }
+            if check.is_heavy() {
+                for (at, why) in &busy {
+                    let reason = format!("left out, as it is busy: {why}");
+                    judged.verdicts.push(Verdict::of(check.name(), &self.lines.name(*at), None, reason).skipped());
+                }
+            }
             match check {
                 Check::Ports => ports::judge(&nodes, &mut judged),
                 Check::PathMtu(check) => self.path_mtu(check, &nodes, &seats, &mut judged),
+                Check::Loss(check) => {
+                    self.measure(LOSS, &nodes, &seats, &mut judged, |lines, way| {
+                        pairs::loss(lines, &nodes, &seats, check, way)
+                    });
+                }
+                Check::Tcp(check) => {
+                    self.measure(TCP, &nodes, &seats, &mut judged, |lines, way| {
+                        pairs::tcp(lines, &nodes, &seats, check, way)
+                    });
+                }
+                Check::Rdma(check) => {
+                    self.measure(RDMA, &nodes, &seats, &mut judged, |lines, way| {
+                        pairs::rdma(lines, &nodes, &seats, check, way)
+                    });
+                }
             }
             self.tell(judged);
         }
+        let after = if heavy { self.counters(&known, &busy) } else { BTreeMap::new() };
+        let mut judged = Judged::default();
+        for (at, after) in &after {
+            let node = Node { host: self.lines.name(*at), ..Node::default() };
+            let Some(before) = before.get(at) else { continue };
+            counters::judge(&node, before, after, &mut judged);
+        }
+        self.tell(judged);
+    }
+
+    /// Why hosts aren't to be disturbed.
+    fn busy(&mut self, known: &BTreeMap<usize, serde_json::Value>) -> BTreeMap<usize, String> {
+        let seats: Vec<usize> = known.keys().copied().collect();
+        let nodes = &self.exam.nodes;
+        let answers = self.each(&seats, |lines, at| {
+            let name = lines.name(*at);
+            let node = nodes.get(&*name).map_or(&*name, String::as_str);
+            Ok(busy::read(&lines.run(*at, &busy::ask(node), busy::SECONDS)?.text()))
+        });
+        let busy: BTreeMap<usize, String> =
+            seats.into_iter().zip(answers).filter_map(|(at, why)| Some((at, why??))).collect();
+        for (at, why) in &busy {
+            let told =
+                format!("left out of what takes its network for itself ({why}); `--on-busy run` tests it all the same");
+            lock(&self.lines.all[*at]).kept.warnings.push(told);
+        }
+        busy
+    }
+
+    /// The counters of errors of all hosts that are tested.
+    fn counters(
+        &mut self,
+        known: &BTreeMap<usize, serde_json::Value>,
+        busy: &BTreeMap<usize, String>,
+    ) -> BTreeMap<usize, Counters> {
+        let seats: Vec<usize> =
+            known.keys().copied().filter(|at| !busy.contains_key(at) && self.lost[*at].is_none()).collect();
+        let jobs: Vec<(usize, Script)> = seats
+            .iter()
+            .map(|at| {
+                let node = Node::of_facts(&self.lines.name(*at), &known[at], &[]);
+                let names: Vec<String> = node.nics.into_iter().map(|nic| nic.name).collect();
+                (*at, counters::ask(&names))
+            })
+            .collect();
+        let answers = self.each(&jobs, |lines, (at, script)| Ok(counters::read(&lines.run(*at, script, 60)?.text())));
+        seats.into_iter().zip(answers).filter_map(|(at, counters)| Some((at, counters?))).collect()
+    }
+
+    /// Whether the run was interrupted.
+    fn stopped(&self) -> bool {
+        self.lines.shared.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Who is tested with whom: only hosts that could face each other. Each part of them has its own schedule.
+    fn schedule(&self, nodes: &[Node]) -> Vec<Round> {
+        // What chooses a sample is another one each run.
+        let id = &self.lines.shared.run;
+        let seed = id.bytes().fold(17, |all: u64, byte| all.wrapping_mul(31).wrapping_add(byte.into()));
+        let mut rounds: Vec<Round> = Vec::new();
+        for part in parts(nodes) {
+            for (i, round) in self.exam.pairs.rounds(part.len(), seed).into_iter().enumerate() {
+                let round = round.into_iter().map(|(a, b)| (part[a], part[b]));
+                match rounds.get_mut(i) {
+                    Some(same) => same.extend(round),
+                    None => rounds.push(round.collect()),
+                }
+            }
+        }
+        rounds
     }
 
     /// Tells what a check came to.

@@ -1,0 +1,241 @@
+//! What is measured from one host to another, a pair at a time: whether it is enough, and what is found where it isn't.
+
+use super::blame::{Blamed, End, Tested};
+use super::fabric::{Node, facing};
+use super::{Judged, Verdict};
+use crate::finding::{self, Finding};
+use std::collections::BTreeSet;
+
+/// From one interface to another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leaves.
+    pub from: End,
+    /// Where it goes to.
+    pub to: End,
+    /// The address that it leaves from.
+    pub own: String,
+    /// The address that it goes to.
+    pub address: String,
+}
+
+/// Why a test wasn't good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// Less than was wanted came through.
+    Slow,
+    /// Packets were lost.
+    Lossy,
+    /// No connection to the test's server came to be.
+    Blocked {
+        /// Its port.
+        port: u16,
+    },
+    /// A tool isn't there, on this host: the one that sends, or the other one.
+    Missing {
+        /// Whether it is the one that sends.
+        sender: bool,
+        /// The tool.
+        tool: &'static str,
+        /// Debian's package of it.
+        package: &'static str,
+    },
+    /// The RDMA device can't be used: the driver, permissions, locked memory.
+    Device,
+    /// A connection of RDMA broke off, or didn't come to be: packets that vanish.
+    Timeout,
+    /// It couldn't be made.
+    Failed,
+}
+
+/// What one test came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// From where to where.
+    pub way: Way,
+    /// What was measured.
+    pub value: Option<f64>,
+    /// What it was to be.
+    pub wanted: Option<f64>,
+    /// Why it was judged so.
+    pub reason: String,
+    /// What is wrong.
+    pub fault: Option<Fault>,
+    /// Whether it could be judged.
+    pub judged: bool,
+}
+
+impl Measured {
+    /// One that went wrong before there was a value.
+    pub fn failed(way: &Way, fault: Fault, reason: impl Into<String>) -> Measured {
+        Measured {
+            way: way.clone(),
+            value: None,
+            wanted: None,
+            reason: reason.into(),
+            fault: Some(fault),
+            judged: true,
+        }
+    }
+
+    /// As a test for finding out whose fault it is; nothing of what says nothing of the fabric.
+    pub fn tested(&self) -> Option<Tested> {
+        let good = match self.fault {
+            _ if !self.judged => return None,
+            None => true,
+            Some(Fault::Slow | Fault::Lossy | Fault::Blocked { .. } | Fault::Device | Fault::Timeout) => false,
+            Some(Fault::Missing { .. } | Fault::Failed) => return None,
+        };
+        Some(Tested { from: self.way.from, to: self.way.to, good })
+    }
+}
+
+/// A check that measures in pairs.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Its name.
+    pub check: &'static str,
+    /// The unit of its values.
+    pub unit: &'static str,
+    /// What is found where too little comes through.
+    pub slow: &'static finding::Known,
+}
+
+/// The ways between two hosts, rail by rail, each in both directions.
+pub fn ways(nodes: &[Node], (a, b): (usize, usize)) -> Vec<Way> {
+    let both = |f: super::fabric::Facing| {
+        let (from, to) = ((a, f.nics.0), (b, f.nics.1));
+        let (own, address) = f.addresses;
+        [
+            Way { from, to, own: own.clone(), address: address.clone() },
+            Way { from: to, to: from, own: address, address: own },
+        ]
+    };
+    facing(&nodes[a], &nodes[b]).into_iter().flat_map(both).collect()
+}
+
+/// Tells of hosts that nobody could be tested with, of the ways between all that were.
+pub fn alone(nodes: &[Node], about: About, measured: &[Measured], lost: &BTreeSet<usize>, judged: &mut Judged) {
+    for (at, node) in nodes.iter().enumerate() {
+        if lost.contains(&at) || measured.iter().any(|one| one.way.from.0 == at || one.way.to.0 == at) {
+            continue;
+        }
+        let verdict = |reason: &str| Verdict::of(about.check, &node.host, None, reason);
+        let skipped = match nodes.len() {
+            0 | 1 => Some("there is no other host to test it with"),
+            _ if !lost.is_empty() => Some("the host was lost that it was to be tested with"),
+            _ => None,
+        };
+        if let Some(why) = skipped {
+            judged.verdicts.push(verdict(why).skipped());
+            continue;
+        }
+        let reason = match node.nics.as_slice() {
+            [] => "it has no interface of the fabric with an address".to_owned(),
+            nics => {
+                let names: Vec<&str> = nics.iter().map(|nic| nic.name.as_str()).collect();
+                format!("no other host was there to be tested with in a network of {}", names.join(", "))
+            }
+        };
+        let found = Finding::new(&finding::NO_PEER, [node.host.clone()], &*reason, &[]);
+        judged.failed(verdict(&reason), found);
+    }
+}
+
+/// Judges all of them.
+pub fn judge(nodes: &[Node], about: About, measured: &[Measured], blamed: &[Blamed], judged: &mut Judged) {
+    let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
+    let host = |end: End| &nodes[end.0].host;
+    for one in measured {
+        let (from, to) = (one.way.from, one.way.to);
+        let verdict = Verdict::of(about.check, host(from), Some(name(from)), &*one.reason).towards(host(to), name(to));
+        let verdict = Verdict { value: one.value, wanted: one.wanted, unit: about.unit, ..verdict };
+        match &one.fault {
+            _ if !one.judged => judged.verdicts.push(verdict.skipped()),
+            None => judged.verdicts.push(verdict),
+            Some(Fault::Slow | Fault::Lossy | Fault::Blocked { .. } | Fault::Device | Fault::Timeout) => {
+                judged.verdicts.push(Verdict { ok: Some(false), ..verdict });
+            }
+            Some(Fault::Missing { sender, tool, package }) => {
+                let whose = if *sender { from } else { to };
+                let words = [("tool", *tool), ("package", *package)];
+                let found = Finding::new(&finding::TOOL_MISSING, [host(whose).clone()], &*one.reason, &words);
+                judged.failed(verdict, found);
+            }
+            Some(Fault::Failed) => {
+                let evidence = format!("from {} to {}: {}", host(from), host(to), one.reason);
+                let words = [("check", about.check)];
+                let found = Finding::new(&finding::TEST_FAILED, [host(from).clone()], evidence, &words);
+                judged.failed(verdict, found);
+            }
+        }
+    }
+    for blamed in blamed {
+        judged.find(found(nodes, about, measured, blamed));
+    }
+}
+
+fn found(nodes: &[Node], about: About, measured: &[Measured], blamed: &Blamed) -> Finding {
+    let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
+    let host = |end: End| nodes[end.0].host.clone();
+    let bad = |one: &&Measured| one.tested().is_some_and(|t| !t.good);
+    let (ends, place) = match blamed {
+        Blamed::End { end, sends, gets } => {
+            let direction = match (sends, gets) {
+                (true, false) => "what it sends",
+                (false, true) => "what it gets",
+                _ => "both directions",
+            };
+            (vec![*end], format!("{} ({direction})", name(*end)))
+        }
+        Blamed::Pair(from, to) => {
+            (vec![*from, *to], format!("from {} to {}, both good with others", name(*from), name(*to)))
+        }
+        Blamed::PairBothWays(a, b) => {
+            (vec![*a, *b], format!("between {} and {}, both good with others", name(*a), name(*b)))
+        }
+        Blamed::All(ends) => (ends.clone(), format!("{}, between none of {} hosts", name(ends[0]), ends.len())),
+        Blamed::Parts(parts) => {
+            let hosts =
+                |part: &Vec<End>| part.iter().map(|end| nodes[end.0].host.to_string()).collect::<Vec<_>>().join(",");
+            let groups = parts.iter().map(hosts).collect::<Vec<_>>().join(" | ");
+            (parts.concat(), format!("{}, only between these groups: {groups}", name(parts[0][0])))
+        }
+    };
+    let place = if nodes.len() == 2 { place.replace(", both good with others", "") } else { place };
+    let concerned = |one: &&Measured| match blamed {
+        Blamed::End { end, sends, gets } => (*sends && one.way.from == *end) || (*gets && one.way.to == *end),
+        _ => ends.contains(&one.way.from) && ends.contains(&one.way.to),
+    };
+    let those: Vec<&Measured> = measured.iter().filter(bad).filter(concerned).collect();
+    let all = measured.iter().filter(concerned).filter(|one| one.tested().is_some()).count();
+    let worst = those.iter().min_by(|a, b| {
+        let key = |one: &Measured| match one.fault {
+            Some(Fault::Lossy) => one.value.map_or(f64::NEG_INFINITY, |v| -v),
+            _ => one.value.unwrap_or(f64::NEG_INFINITY),
+        };
+        key(a).total_cmp(&key(b))
+    });
+    let reason = worst.map_or_else(String::new, |one| one.reason.clone());
+    let port = those.iter().find_map(|one| match one.fault {
+        Some(Fault::Blocked { port }) => Some(port),
+        _ => None,
+    });
+    let known = match worst.and_then(|one| one.fault.as_ref()) {
+        Some(Fault::Lossy) => &finding::PACKET_LOSS,
+        Some(Fault::Blocked { .. }) => &finding::PORT_BLOCKED,
+        Some(Fault::Device) => &finding::RDMA_UNUSABLE,
+        Some(Fault::Timeout) => &finding::RDMA_TIMEOUT,
+        _ => about.slow,
+    };
+    let network = ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first());
+    let network = network.map_or_else(String::new, |address| super::fabric::network(address));
+    let port = port.map_or_else(String::new, |p| p.to_string());
+    let words = [("interface", name(ends[0])), ("network", network.as_str()), ("port", &port), ("check", about.check)];
+    let evidence = format!("{place}: {reason}, in {} of {all} tests", those.len());
+    let finding = Finding::new(known, ends.iter().map(|end| host(*end)), evidence, &words);
+    match blamed {
+        Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => finding.between(&host(*from), &host(*to)),
+        _ => finding,
+    }
+}
