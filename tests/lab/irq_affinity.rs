@@ -180,4 +180,13 @@ fn a_change_of_the_mtu_in_the_same_run_makes_other_interrupts() {
     assert_eq!((told.count("changed"), told.executions(host.0)), (2, 3), "{}", told.run.stdout);
     let again = Told::by(&netplay, 0);
     assert_eq!((again.count("ok"), again.executions(host.0)), (2, 1), "{}", again.run.stdout);
+
+    // One goes after the probe has seen it, and before the change: the others are set, and it isn't missed.
+    host.sh("cd /proc/irq; for n in 0 1 2 3; do echo 0-3 >9$n/smp_affinity_list; done");
+    let goes = "    - command: {cmd: [rm, -r, /run/card/irq/91, /run/card/eth1/device/msi_irqs/91], removes: /run/card/irq/91}\n";
+    let told = Told::by(&apply(&hosts, &play(&format!("{goes}{affinity}")), &[]), 0);
+    let moved = told.resource(host.0, "irq_affinity:eth1")["changes"].to_string();
+    assert!(moved.contains("mlx5_comp1@pci:0000:86:00.0 on 0-3"), "the probe saw it: {moved}");
+    assert_eq!(affinities(host), "90 2, 92 2, 93 3");
+    assert_eq!((told.count("changed"), told.executions(host.0)), (2, 2), "{}", told.run.stdout);
 }

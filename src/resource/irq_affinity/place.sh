@@ -7,6 +7,7 @@ within() { for c in $1; do case " $2" in *" $c "*) printf '%s ' "$c" ;; esac; do
 without() { for c in $1; do case " $2" in *" $c "*) ;; *) printf '%s ' "$c" ;; esac; done; }
 at() { k=$1; shift; shift $((k % $#)); cpu=$1; }
 s=/sys/devices/system/cpu d=/sys/class/net/$i/device
+[ -e "/sys/class/net/$i" ] || { echo "there is no interface $i"; exit 1; }
 [ -d "$d/msi_irqs" ] || d=$d/.. # a virtio device is below its PCI device
 [ -d "$d/msi_irqs" ] || { echo "$i has no interrupts of its own in /sys/class/net/$i/device"; exit 1; }
 on=$(each "$(cat $s/online)") free=$(without "$on" "$(each "$(cat $s/isolated 2>/dev/null)")")
@@ -30,13 +31,14 @@ for f in "$d"/msi_irqs/*; do
   k=${name%%@*}; k=${k##*[!0-9]}
   while case $k in 0?*) ;; *) false ;; esac; do k=${k#0}; done
   at "${k:-$n}" $set
-  n=$((n + 1))
   if [ "$policy" = all ]; then want=$set text=$list; else want="$cpu " text=$cpu; fi
-  { read -r now <"$f"; } 2>/dev/null || continue # it vanished
+  { read -r now <"$f"; } 2>/dev/null || continue # it vanished since it was listed
+  n=$((n + 1))
   [ "$now" != "$text" ] && [ "$(each "$now")" != "$want" ] || continue
   if { printf '%s\n' "$text" >"$f"; } 2>/dev/null; then moved=$((moved + 1)); continue; fi
-  [ -e "$f" ] || continue
   e=$(printf '%s\n' "$text" | dd of="$f" conv=notrunc 2>&1) && { moved=$((moved + 1)); continue; }
+  # It vanished since it was read. One that goes while it is being written gives the same error as a managed one.
+  [ -e "$f" ] || continue
   e=${e%%'
 '*}
   case $e in
@@ -49,5 +51,7 @@ for f in "$d"/msi_irqs/*; do
 $name (interrupt $q) can't be set to CPU $text: ${e##*: }" ;;
   esac
 done
+[ $n -gt 0 ] || bad="
+many drivers ask for them when the interface is switched on: ip link set $i up"
 echo "$i: $n interrupts of queues, $moved moved, $managed managed by the kernel$bad"
-[ $n -gt 0 ] && [ -z "$bad" ]
+[ -z "$bad" ]

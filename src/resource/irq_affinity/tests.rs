@@ -5,6 +5,7 @@ use crate::resource::trial::{Shell, parse};
 use crate::resource::{Inquiry, Output};
 use proptest::prelude::*;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 
 /// A simulated host in a folder.
@@ -128,7 +129,7 @@ fn what_the_kernel_manages_is_left_and_known_from_then_on() {
         fs::remove_dir_all(host.path("proc/irq/42")).unwrap();
         for moved in [1, 0] {
             let (resource, output) = host.place(shell, &[("cpus", "2-3")]);
-            let wanted = format!("eth0: 3 interrupts of queues, {moved} moved, 1 managed by the kernel\n");
+            let wanted = format!("eth0: 2 interrupts of queues, {moved} moved, 1 managed by the kernel\n");
             assert_eq!((output.code, &*output.text()), (0, &*wanted), "{shell:?} {}", output.complaint());
             assert_eq!(host.affinity(40), "2");
             let found = host.found(shell);
@@ -137,6 +138,46 @@ fn what_the_kernel_manages_is_left_and_known_from_then_on() {
             let noted = fs::read_to_string(host.path("run/netplay/managed-irqs")).unwrap();
             assert_eq!(noted, "41 eth0-TxRx-1\n", "{shell:?}");
         }
+    }
+}
+
+/// What is listed when a host is probed may be gone when it is changed, and between the reading of one and its writing too.
+#[test]
+fn what_vanishes_under_the_script_is_passed_over() {
+    for shell in Shell::ALL {
+        let host = Host::new("0-3", "", -1, "");
+        for n in 0..3 {
+            host.irq(40 + n, &format!("eth0-TxRx-{n}"), "0-3");
+        }
+        assert_eq!(host.found(shell).queues.len(), 3);
+        // A pipe tells when the script reads it; and as in /proc, nothing can be made where its folder is gone.
+        let folder = host.path("proc/irq/41");
+        let file = folder.join("smp_affinity_list");
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let (resource, output) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut reader = fs::OpenOptions::new().write(true).open(&file).unwrap();
+                fs::remove_dir_all(&folder).unwrap();
+                writeln!(reader, "0-3").unwrap();
+            });
+            host.place(shell, &[("cpus", "2-3")])
+        });
+        let wanted = "eth0: 3 interrupts of queues, 2 moved, 0 managed by the kernel\n";
+        assert_eq!((output.code, &*output.text()), (0, wanted), "{shell:?} {}", output.complaint());
+        assert!(!host.path("run/netplay/managed-irqs").exists(), "{shell:?}: it isn't taken for a managed one");
+        let found = host.found(shell);
+        assert_eq!((found.queues.len(), resource.astray(&found).len()), (2, 0), "{shell:?}: {found:?}");
+
+        // All of them: that is no success, and the interface itself is told apart.
+        fs::remove_dir_all(host.path("proc/irq")).unwrap();
+        let output = host.place(shell, &[]).1;
+        assert_eq!(output.code, 1, "{shell:?}");
+        let said = output.text();
+        assert!(said.starts_with("eth0: 0 interrupts of queues, ") && said.contains("ip link set eth0 up"), "{said}");
+        fs::remove_dir_all(host.path("sys/class/net/eth0")).unwrap();
+        let output = host.place(shell, &[]).1;
+        assert_eq!((output.code, &*output.text()), (1, "there is no interface eth0\n"), "{shell:?}");
     }
 }
 
