@@ -373,10 +373,9 @@ fn firewalld_has_it_after_a_reload_and_a_boot() {
         "yes\nno\n"
     );
     assert_eq!(only("protocol: udp, port: 5000, zone: internal", 0).status("firewall_rule:x"), "ok");
-    assert_eq!(
-        only("protocol: udp, port: 5000, zone: internal, state: absent", 0).status("firewall_rule:x"),
-        "changed"
-    );
+    let gone = only("protocol: udp, port: 5000, zone: internal, state: absent", 0);
+    assert_eq!(gone.status("firewall_rule:x"), "changed");
+    assert!(gone.warnings().contains("`udp dport 5000 accept` goes, whoever has put it there"), "{}", gone.warnings());
     let said = only("protocol: udp, port: 5000, interface: eth2", 2).error("firewall_rule:x");
     assert!(said.contains("zone public isn't eth2's alone"), "{said}");
     let said = only("protocol: udp, port: 5000, zone: publik", 2).error("firewall_rule:x");

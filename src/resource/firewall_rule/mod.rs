@@ -57,6 +57,8 @@ pub struct State {
     work: Result<Work, Trouble>,
     boot: Option<Kept>,
     risk: Risk,
+    /// Whether what manages the filter keeps no names of rules.
+    nameless: bool,
 }
 
 impl Backend {
@@ -182,7 +184,8 @@ impl Resource for FirewallRule {
         The rule, by what manages the filter of the host, with the comment `netplay:NAME`. With nftables: a table `inet \
         netplay`, and an accept also in each other chain that would drop its packets. With iptables: the chain \
         `NETPLAY-IN` or `NETPLAY-OUT`, `NETPLAY-IN-DROP` or `NETPLAY-OUT-DROP` of what drops or rejects, and a jump to it. With firewalld: a port or a rich rule of the zone, running and \
-        permanent; it has no comments, so that a rule which is to be another one leaves what it was. With ufw: a rule of \
+        permanent; it has no comments, so that a rule which is to be another one leaves what it was, and one that is to be absent \
+        goes whoever has put it there. With ufw: a rule of \
         its own. No other rule is changed or saved. What netplay accepts comes before what it drops or rejects, and \
         directly before the rule of others that would drop it: what drops some of its packets by a source, a state or a rate (a \
         ban) is an exception that stays before. With iptables all that netplay lets in has one place, so that a rule which would \
@@ -321,7 +324,7 @@ impl Resource for FirewallRule {
             Ok(work) => Some(self.kept.with(work.boot.as_ref().filter(|_| self.persist)).read(answers)?),
             Err(_) => None,
         };
-        Ok(Reading::State(State { work, boot, risk }))
+        Ok(Reading::State(State { work, boot, risk, nameless: backend == Backend::Firewalld }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
@@ -349,7 +352,13 @@ impl Resource for FirewallRule {
     }
 
     fn warnings(&self, now: &State) -> Vec<String> {
-        now.boot.iter().flat_map(Kept::warnings).collect()
+        let mut warnings: Vec<String> = now.boot.iter().flat_map(Kept::warnings).collect();
+        let goes = now.work.as_ref().is_ok_and(|work| !self.present && !work.changes.is_empty());
+        if goes && now.nameless {
+            let what = self.described();
+            warnings.push(format!("firewalld keeps no names of rules: `{what}` goes, whoever has put it there"));
+        }
+        warnings
     }
 
     fn undo(&self, now: &State) -> Option<Undo> {
