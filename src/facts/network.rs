@@ -158,3 +158,18 @@ pub(super) fn interface(link: &Link, device: Option<&Device>, port: Option<&Port
         "owner": owner,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ethtool_tells_of_firmware() {
+        let sample = include_str!("samples/ethtool_i.txt");
+        let of = |text: &str| read(&format!("eno1/ethtool:\n{text}eno2/ethtool:\n")).0["eno1"].firmware.clone();
+        assert_eq!(of(sample).as_deref(), Some("28.39.1002"));
+        assert_eq!(of(&sample.replace("1002", "1002 (MT_0000000838)")).as_deref(), Some("28.39.1002"));
+        // Drivers without a firmware leave it empty.
+        assert_eq!(of(&sample.replace("28.39.1002", "")), None);
+    }
+}

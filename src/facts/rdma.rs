@@ -303,6 +303,20 @@ mod tests {
         let (port, head) = text.split_once("# head of").unwrap();
         let found = read(&format!("== rdma\n\n== ibv_devinfo\n{head}{port}"));
         assert_eq!(found.mtus, HashMap::from([("mlx5_0/1".to_owned(), 4096)]));
+        // Its GIDs as sysfs has them, of which the probe takes the types of RoCE v2 and the addresses of IPv4.
+        let mut files = "mlx5_0/ports/1/link_layer:Ethernet\n".to_owned();
+        let gids = port.lines().filter_map(|l| l.trim().strip_prefix("GID[")?.split_once("]:"));
+        for (index, (gid, kind)) in gids.filter_map(|(index, rest)| Some((index.trim(), rest.trim().split_once(", ")?)))
+        {
+            let gid: std::net::Ipv6Addr = gid.parse().unwrap();
+            let below = |file: &str, value: &str| format!("mlx5_0/ports/1/{file}/{index}:{value}\n");
+            files += &if kind == "RoCE v2" { below("gid_attrs/types", kind) } else { String::new() };
+            let full = gid.segments().map(|part| format!("{part:04x}")).join(":");
+            files += &if gid.to_ipv4_mapped().is_some() { below("gids", &full) } else { String::new() };
+        }
+        assert_eq!(files.lines().count(), 5, "{files}");
+        let port = read(&files).ports(None, None).remove(0).value();
+        assert_eq!([&port["gid_rocev2"], &port["roce"]["on"]], [&json!(3), &json!(true)]);
         let text = include_str!("samples/rdma_link.txt");
         let json = text.lines().find(|l| l.starts_with('[')).unwrap();
         let found = read(&format!("== rdma\n{json}\n== ibv_devinfo\n"));

@@ -326,8 +326,12 @@ mod tests {
     #[test]
     fn the_kind_of_a_card_is_its_class() {
         let classes = [("Infiniband controller", "0207", "IB"), ("Ethernet controller", "0200", "ETH")];
+        let sample = include_str!("samples/lspci.txt");
+        for shape in ["0000:8e:00.0 Infiniband controller [0207]", "Ethernet mode is [0200]"] {
+            assert!(sample.contains(shape), "{shape}");
+        }
         let mut seen = 0;
-        for line in include_str!("samples/lspci.txt").lines().filter(|l| !l.starts_with('#')) {
+        for line in sample.lines().filter(|l| !l.starts_with('#')) {
             let (given, kind) = line.split_once(' ').unwrap();
             let (_, class, is) = classes.iter().find(|(word, ..)| kind.starts_with(word)).unwrap();
             let found = Found::read(&format!("card {} 0x{class}00 - -", address(given).unwrap()));
