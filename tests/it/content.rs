@@ -233,17 +233,79 @@ fn infiniband_has_a_subnet_manager_on_chosen_hosts_and_one_master() {
         ports.push(json!({"name": "mlx5_9", "link_layer": "InfiniBand", "phys_state": "POLLING", "sm_lid": null}));
         let facts = json!({"rdma": ports, "interfaces": []});
         match asserted(&cluster, "n1", extra, facts).remove("InfiniBand ports know their subnet manager") {
-            None => "skipped",
-            Some(None) => "holds",
-            Some(Some(_)) => "fails",
+            None => "skipped".to_owned(),
+            Some(None) => "holds".to_owned(),
+            Some(Some(why)) => why.split(": ").next().unwrap().to_owned(),
         }
     };
+    let none = "mlx5_0 knows no subnet manager";
+    let more = |lids: &str| {
+        format!("ports know the subnet managers at LID {lids}, more than there are fabrics (`infiniband_fabrics`)")
+    };
     assert_eq!(holds(json!([1, 1]), &[]), "holds");
-    assert_eq!(holds(json!([1, null]), &[]), "fails");
-    assert_eq!(holds(json!([1, 7]), &[]), "fails");
+    assert_eq!(holds(json!([1, null]), &[]), none);
+    assert_eq!(holds(json!([1, 7]), &[]), more("1, 7"));
     assert_eq!(holds(json!([1, 7]), &["infiniband_fabrics=2"]), "holds");
     // Addresses are each fabric's own.
     assert_eq!(holds(json!([1, 1]), &["infiniband_fabrics=2"]), "holds");
-    assert_eq!(holds(json!([1, 7, 9]), &["infiniband_fabrics=2"]), "fails");
+    assert_eq!(holds(json!([1, 7, 9]), &["infiniband_fabrics=2"]), more("1, 7, 9"));
     assert_eq!(holds(json!([]), &[]), "skipped");
+}
+
+/// What the host of a subnet manager asks all that its fabric has, by stand-ins for saquery and sminfo that say what the real
+/// ones said of a real opensm.
+#[test]
+fn a_fabric_has_one_master() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("cluster.yaml"), "subnet_managers: {hosts: {head: }}\nib: {hosts: {head: , n1: }}\n").unwrap();
+    let cluster = inventory(&path("cluster.yaml"));
+    let port = json!({"name": "mlx5_0", "port": 1, "link_layer": "InfiniBand", "phys_state": "LINK_UP", "state": "ACTIVE", "sm_lid": 1});
+    let facts = json!({"rdma": [port], "interfaces": []});
+    let asked = |host: &str| {
+        let play = render_play(1, "playbooks/site.yaml", &cluster, host, &[], Some(facts.clone()));
+        let ask = play.resources.iter().find(|r| &*r.address == "command:the fabric of mlx5_0 has one master")?;
+        match ask.resource.assess(&netplay::resource::Answers::default()).unwrap() {
+            netplay::resource::Reading::State(state) => Some(state.steps),
+            netplay::resource::Reading::NotYet(why) => panic!("{}", why.message),
+        }
+    };
+    assert!(asked("n1").is_none(), "only those that run one ask");
+    let steps = asked("head").unwrap();
+    let [netplay::resource::Step::Run(script)] = steps.as_slice() else { panic!("{steps:?}") };
+    for tool in ["saquery", "sminfo"] {
+        // `-C mlx5_0 -P 1 ARGUMENT`, as the sample has it without the port.
+        let stand_in = format!(
+            "#!/bin/sh\n[ \"$1 $2 $3 $4\" = '-C mlx5_0 -P 1' ] || exit 9\n\
+             awk -v \"c=\\$ {tool} $5\" 'BEGIN {{ r = 8 }} $0 == c {{ on = 1; next }} /^rc=/ {{ if (on) r = substr($0, 4); on = 0 }} on\n\
+             END {{ exit r }}' {}\n",
+            path("said").display()
+        );
+        std::fs::write(path(tool), stand_in).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path(tool), mode).unwrap();
+    }
+    let told: Vec<String> = include_str!("opensm_3.3.23.txt")
+        .split("### ")
+        .skip(1)
+        .map(|said| {
+            std::fs::write(path("said"), said).unwrap();
+            let way = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+            let mut sh = std::process::Command::new("sh");
+            let output = sh.args(["-c", script.as_str()]).env("PATH", way).output().unwrap();
+            let name = said.lines().next().unwrap();
+            format!("{name}: {} {}", output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).trim())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "none: 1 no subnet manager answers: ibwarn: [11] sa_get_handle: No SM/SA found on port (null):0\n\
+             ibpanic: [11] main: Failed to bind to the SA: No such file or directory",
+            "one: 0 ",
+            "one, and one that stands by: 0 ",
+            "two: 1 2 subnet managers are master (LID: 1 3): stop all but one, or give all the same sm_key \
+             (/etc/opensm/opensm.conf)",
+        ]
+    );
 }
