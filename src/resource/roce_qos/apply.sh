@@ -51,17 +51,23 @@ fi
 if [ -n "$tos$cm" ]; then
   d=
   for o in "$n"/device/infiniband/* "$n"/master/bonding/../lower_*/device/infiniband/*; do [ ! -e "$o" ] || { d=${o##*/}; break; }; done
+  [ -n "$d" ] || for o in $(grep -lsxF -e "$i" /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0); do o=${o#/sys/class/infiniband/} d=${o%%/*}; done
   c=/sys/kernel/config/rdma_cm/$d t=/sys/class/infiniband/$d/tc/1/traffic_class
   if [ -z "$d" ]; then no "no RDMA device belongs to $i"
   elif command -v cma_roce_tos >/dev/null; then
     [ -z "$tos" ] || tool cma_roce_tos -d "$d" -t "$tos"
     [ -z "$cm" ] || tool cma_roce_mode -d "$d" -p 1 -m "$cm"
   else
-    # The folder stays, so that what is set can be read.
     [ -d "${c%/*}" ] || modprobe -q rdma_cm 2>/dev/null
-    [ -d "$c" ] || tool mkdir "$c"
-    [ -z "$tos" ] || put "$c/ports/1/default_roce_tos" "$tos"
-    case $cm in 1) put "$c/ports/1/default_roce_mode" 'IB/RoCE v1' ;; 2) put "$c/ports/1/default_roce_mode" 'RoCE v2' ;; esac
+    # Where configfs was a module that came late, nobody has mounted it.
+    [ -d "${c%/*}" ] || mount -t configfs configfs /sys/kernel/config 2>/dev/null
+    if [ ! -d "${c%/*}" ]; then no "there is no ${c%/*}: rdma_cm can't be loaded (modprobe rdma_cm), or configfs can't be mounted"
+    else
+      # The folder stays, so that what is set can be read.
+      [ -d "$c" ] || tool mkdir "$c"
+      [ -z "$tos" ] || put "$c/ports/1/default_roce_tos" "$tos"
+      case $cm in 1) put "$c/ports/1/default_roce_mode" 'IB/RoCE v1' ;; 2) put "$c/ports/1/default_roce_mode" 'RoCE v2' ;; esac
+    fi
   fi
   [ -z "$d" ] || [ -z "$tos" ] || [ ! -e "$t" ] || put "$t" "$tos"
 fi

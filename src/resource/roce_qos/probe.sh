@@ -10,6 +10,8 @@ said() {
 d=
 # Of a bond's ports one has the RDMA device of all.
 for p in "$n"/device/infiniband/* "$n"/master/bonding/../lower_*/device/infiniband/*; do [ ! -e "$p" ] || { d=${p##*/}; break; }; done
+# What is RoCE in software stands on the interface, and not beside it on a device.
+[ -n "$d" ] || for p in $(grep -lsxF -e "$i" /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/0); do p=${p#/sys/class/infiniband/} d=${p%%/*}; done
 [ -z "$d" ] || echo "rdma $d"
 b=/sys/class/infiniband/$d
 # A port has a GID of RoCE v2 where RoCE is on.

@@ -137,3 +137,29 @@ fn buffers(spec: &Spec<'_>) -> Result<Option<Vec<u64>>, Error> {
     let one = |n: &Node| int("buffer_size", n, 0..=i64::from(u32::MAX)).map(|b| u64::try_from(b).unwrap_or_default());
     items.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::trial::Shell;
+
+    /// A stand-in for ethtool says what the real one said of a device without pause frames.
+    #[test]
+    fn pause_frames_that_a_device_lacks_are_off() {
+        let sample = include_str!("../nic/samples/ethtool_6.1.txt");
+        let refused = "76 ethtool -A eth0 rx on tx on\nnetlink error: Operation not supported\n";
+        assert!(sample.contains(refused));
+        let setup = "mount -t tmpfs x /usr/local/sbin; printf '#!/bin/sh\necho \"netlink error: Operation not supported\" >&2; exit 76\n' \
+                     >/usr/local/sbin/ethtool; chmod 755 /usr/local/sbin/ethtool";
+        for shell in Shell::ALL {
+            let set = |pause| {
+                let wanted = Wanted { pause: Some(pause), ..Wanted::default() };
+                let output = shell.run_in_net(setup, wanted.script("lo", "", |_| true).as_str());
+                (output.code, output.text().into_owned())
+            };
+            assert_eq!(set(false), (0, String::new()), "{shell:?}");
+            let said = "ethtool -A lo rx on tx on failed: netlink error: Operation not supported\n";
+            assert_eq!(set(true), (1, said.to_owned()), "{shell:?}");
+        }
+    }
+}
