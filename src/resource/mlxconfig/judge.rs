@@ -279,7 +279,10 @@ impl<'a> Bench<'a> {
             None if hides => trouble.hint(format!(
                 "if it is one of those that {advanced} reveals, add `{advanced}: 1` to `set`: it is set after the next boot"
             )),
-            None => trouble.hint(format!("`mlxconfig -d {} q` lists what it has", self.address)),
+            None => {
+                let tool = self.found.tool.as_deref().unwrap_or("mlxconfig");
+                trouble.hint(format!("`{tool} -d {} q` lists what it has", self.address))
+            }
         });
     }
 }
