@@ -352,3 +352,79 @@ fn rings_and_channels_are_set_and_the_interrupts_after_them() {
     assert_eq!(host.sh(show), initial);
     leave(host, &before);
 }
+
+/// RoCE in software on `eth1`, which a boot forgets: a unit makes it again, as late as it may be.
+const RXE: &str = "[Unit]\nAfter=netplay-reapply.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+    ExecStart=/bin/sh -c \"modprobe rdma_rxe; rdma link add rxe1 type rxe netdev eth1\"\n[Install]\nWantedBy=multi-user.target\n";
+const LIVE: &str = "net.core.rmem_max net.core.wmem_max net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_congestion_control \
+    net.ipv4.tcp_mtu_probing";
+
+/// The playbook that is shipped, where modules, rings, interrupts and all parameters of the kernel are real, and RoCE too, in
+/// software. Its card has no priorities (`qos` is left out); what `roce_qos` sets in configfs is real.
+#[test]
+fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let before = picture(host);
+    let values = host.sh(&format!("sysctl {LIVE}"));
+    host.sh(&format!(
+        "cd /etc/systemd/system; printf '{}' >rxe.service; ln -s ../rxe.service multi-user.target.wants/
+         modprobe rdma_rxe; rdma link add rxe1 type rxe netdev eth1",
+        RXE.replace('\n', "\\n")
+    ));
+    let playbook = concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks/site.yaml");
+    let vars =
+        r#"{"fabric_interfaces": ["eth1"], "fabric_ring_size": 128, "rdma_modules": ["rdma_ucm"], "roce_priority": 3}"#;
+    let site = ["apply", "-i", "inventory.yaml", "--output", "ndjson", playbook, "-e", vars, "--skip-tags", "qos"];
+    let site = Netplay::new(&hosts, &site);
+    let first = Told::by(&site, 0);
+    assert_eq!((first.count("changed"), first.count("failed")), (8, 0), "{}", first.run.stdout);
+    let cm = "    - roce_qos: {interface: eth1, tos: 106, rdma_cm: 2, pause: false}\n";
+    let cm = apply(&hosts, &play(cm), &[]);
+    let told = Told::by(&cm, 0);
+    let changes = told.resource(host.0, "roce_qos:eth1")["changes"].to_string();
+    assert!(changes.contains("tos") && !changes.contains("pause"), "{changes}");
+    let nothing_changes = || {
+        let again = Told::by(&site, 0);
+        assert_eq!((again.count("changed"), again.count("failed")), (0, 0), "{}", again.run.stdout);
+        assert_eq!(again.executions_of("Tune the hosts of the fabric", host.0), 2, "one for the facts");
+    };
+    nothing_changes();
+    host.reboot();
+    wait_for_mtus(host, "9000 1500 none none");
+    // The device is new after netplay-reapply has run, and failed for want of it: it runs again then.
+    host.sh("n=0; until grep -qsx 106 /sys/kernel/config/rdma_cm/rxe1/ports/1/default_roce_tos; do
+           [ $((n += 1)) -lt 240 ] || { systemctl status rxe netplay-reapply; exit 1; }; sleep 0.5
+         done; until [ $(systemctl is-active netplay-reapply) != activating ]; do sleep 0.5; done");
+    nothing_changes();
+    let told = Told::by(&cm, 0);
+    assert_eq!((told.count("ok"), told.executions(host.0)), (1, 1), "{}", told.run.stdout);
+    let set = "cd /sys/kernel/config/rdma_cm/rxe1/ports/1; cat default_roce_tos default_roce_mode
+         ethtool -g eth1 | grep -c '^[RT]X:.*128'; ls -d /sys/module/rdma_ucm; sysctl -n net.core.rmem_max";
+    assert_eq!(host.sh(set), "106\nRoCE v2\n2\n/sys/module/rdma_ucm\n134217728\n");
+    assert_eq!(affinities(host, "eth1"), "0 0 1 1");
+    // Its port, as the kernel has it.
+    let run = Netplay::new(&hosts, &["facts", "-i", "inventory.yaml"]).run().exits(0);
+    let facts: Value = serde_json::from_str(&run.stdout).unwrap();
+    let port = &facts[host.0]["rdma"][0];
+    let keys = ["name", "netdev", "port", "state", "phys_state", "link_layer", "active_mtu", "roce", "sm_lid"];
+    assert_eq!(
+        keys.map(|key| port[key].to_string()).join(" "),
+        r#""rxe1" "eth1" 1 "ACTIVE" "LINK_UP" "Ethernet" 4096 {"on":true,"lacks":null} null"#
+    );
+    let gid = host.sh(&format!("cat /sys/class/infiniband/rxe1/ports/1/gids/{}", port["gid_rocev2"]));
+    assert!(gid.starts_with("0000:0000:0000:0000:0000:ffff:"), "{gid}");
+
+    let undo: String = values.lines().map(|line| format!("sysctl -qw '{line}'\n")).collect();
+    host.sh(&format!(
+        "rmdir /sys/kernel/config/rdma_cm/rxe1; rdma link del rxe1; ! mountpoint -q /sys/kernel/config || umount /sys/kernel/config
+         cd /etc; rm -r sysctl.d/99-zz-netplay.conf modules-load.d/tcp_bbr.conf modules-load.d/rdma_ucm.conf security/limits.d/90-rdma.conf \
+           systemd/network/10-eth1.network.d netplay udev/rules.d/99-netplay-reapply.rules
+         rm systemd/system/rxe.service systemd/system/netplay-reapply.service systemd/system/multi-user.target.wants/*re*apply* \
+           systemd/system/multi-user.target.wants/rxe.service
+         networkctl reload; networkctl reconfigure eth1; ip link set eth1 mtu 1500; ethtool -G eth1 rx 256 tx 256; {undo}
+         systemctl restart ssh # whose socket listens with what was the default when it was made"
+    ));
+    balance(host, true);
+    leave(host, &before);
+}
