@@ -94,6 +94,12 @@ fn restarted(file: &str, content: &str, unit: &str) -> String {
     )
 }
 
+/// Has networkd drop the addresses that its files don't name, as it does on machines when udev tells it of a link.
+fn drops_addresses(host: Host<'_>) {
+    host.sh("d=/etc/systemd/system/systemd-networkd.service.d; mkdir -p $d
+         printf '[Service]\nExecStartPost=networkctl reconfigure eth0\n' >$d/drops.conf; systemctl daemon-reload");
+}
+
 const MOVED: &str = "[Match]\nName=eth0\n\n[Network]\nLinkLocalAddressing=no\n\n[Address]\nAddress=10.99.222.222/16\n";
 
 #[test]
@@ -101,12 +107,16 @@ fn a_file_goes_back_before_what_reads_it_is_restarted_again() {
     let hosts = Hosts::take(Kind::Sysd, 2);
     let [network, sshd] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
     let path = "/etc/systemd/network/10-eth0.network";
-    let before =
-        network.sh(&format!("chmod 640 {path}; stat -c '%a %U %G' {path}; cat {path}; ip -br -4 address show eth0"));
+    drops_addresses(network);
+    let look = format!("stat -c '%a %U %G' {path}; cat {path}; ip -br -4 address show eth0");
+    let before = network.sh(&format!("chmod 640 {path}; chgrp systemd-network {path}; {look}"));
+    network.sh("setsid ip monitor address </dev/null >/srv/moves 2>&1 &");
     let limit = |host: Host<'_>, rest: &str| play(&hosts, "{timeout: 5}", rest).with(&["--limit", host.0]);
     let told = Told::by(&limit(network, &restarted(path, MOVED, "systemd-networkd")), 2);
     assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
-    assert_eq!(network.sh(&format!("stat -c '%a %U %G' {path}; cat {path}; ip -br -4 address show eth0")), before);
+    let moves = network.sh("pkill -x ip; cat /srv/moves");
+    assert!(moves.lines().any(|l| l.starts_with("Deleted") && l.contains(&network.address())), "it had gone: {moves}");
+    assert_eq!(network.sh(&look), before);
     disarmed(network);
     let path = "/etc/ssh/sshd_config.d/broken.conf";
     let told = Told::by(&limit(sshd, &restarted(path, "NoSuchOption yes\n", "ssh")), 2);

@@ -208,7 +208,7 @@ impl Going<'_> {
         let timeout = segment.guard.as_ref().map_or(Duration::ZERO, |guard| Duration::from_secs(guard.timeout.into()));
         let latest =
             |finished: Option<Instant>| finished.unwrap_or_else(Instant::now) + timeout - (timeout / 2).min(TRY);
-        let settle = if segment.restarts() { RESTARTED } else { SETTLED };
+        let settle = (if segment.restarts() { RESTARTED } else { SETTLED }).min(timeout / 2);
         let seconds = segment.guard.as_ref().map_or(0, |guard| guard.timeout);
         while Instant::now() < until + BACK {
             if self.visit.shared.cut.load(Ordering::Relaxed) {
