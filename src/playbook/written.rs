@@ -3,6 +3,7 @@
 use super::template;
 use super::vars::Layer;
 use super::{Confirm, Item};
+use crate::error::Error;
 use crate::inventory::{self, Warning};
 use crate::resource::AnyType;
 use crate::source::Span;
@@ -142,10 +143,19 @@ impl Play {
         self.resources.is_empty()
     }
 
-    /// Names among its variables that are nearly one of a variable of the connection. Files of variables whose paths are
-    /// templates aren't looked at.
+    /// Names among its variables that are nearly one of a variable of the connection (files of variables whose paths are
+    /// templates aren't looked at), and an order that leaves hosts of different MTU beside each other for long.
     pub fn warnings(&self) -> Vec<Warning> {
         let files = self.read.read().unwrap_or_else(PoisonError::into_inner);
-        inventory::misspelt(files.values().chain([&self.vars]).flat_map(|layer| layer.iter()))
+        let mut warnings = inventory::misspelt(files.values().chain([&self.vars]).flat_map(|layer| layer.iter()));
+        let batches = self.serial.as_ref().filter(|_| self.reboots());
+        if let Some(mtu) = self.resources.iter().find(|e| e.kind.name() == "mtu" && batches.is_some()) {
+            let message = "hosts of later batches have another MTU on the same network while earlier ones are booted";
+            let hint = "set MTUs in a play of its own before this one, without `serial`: one host goes first there too";
+            warnings.extend(
+                batches.map(|serial| Error::playbook(&mtu.place, message).also(&serial.span, "its batches").hint(hint)),
+            );
+        }
+        warnings
     }
 }

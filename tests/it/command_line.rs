@@ -51,6 +51,25 @@ fn an_inventory_ends_in_a_newline() {
 }
 
 #[test]
+fn batches_that_boot_between_two_mtus_are_told() {
+    let site = site();
+    let told = |head: &str| {
+        let play = format!("- hosts: all\n{head}  resources: [{{mtu: {{interface: eth0, mtu: 9000}}}}]\n");
+        std::fs::write(site.path().join("site.yaml"), play).unwrap();
+        let (code, out, err) = netplay(site.path(), &["validate", "-i", "hosts.yaml", "site.yaml"]);
+        assert_eq!((code, out.as_str()), (0, "valid: 1 play, 1 resource, 3 hosts rendered\n"), "{err}");
+        err
+    };
+    let err = told("  serial: 1\n  reboot: {max_unavailable: 1}\n");
+    assert!(
+        err.contains("hosts of later batches have another MTU on the same network") && err.contains("site.yaml:4:"),
+        "{err}"
+    );
+    assert_eq!(told("  serial: 1\n"), "");
+    assert_eq!(told("  reboot: {max_unavailable: 1}\n"), "");
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once() {
     let site = site();
     let all = "- hosts: all\n  resources: [{assert: {that: 'true'}}]\n";

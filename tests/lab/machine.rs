@@ -428,3 +428,41 @@ fn the_shipped_playbook_converges_and_lasts_over_a_reboot() {
     balance(host, true);
     leave(host, &before);
 }
+
+#[test]
+fn a_clock_that_jumps_does_not_change_when_something_is_taken_back() {
+    let hosts = Hosts::take(Kind::Vm, 1);
+    let host = hosts.first();
+    let playbook = "- hosts: all
+  become: true
+  confirm: {timeout: 20, all: true, command: sleep 25}
+  resources:
+    - mtu: {interface: eth1, mtu: 1400, persist: false}\n";
+    let netplay = Netplay::new(&hosts, &["apply", "-i", "inventory.yaml", "--output", "ndjson", "site.yaml"]);
+    let netplay = netplay.file("site.yaml", playbook);
+    let child = netplay.start();
+    let until = |script: &str| {
+        let start = Instant::now();
+        while host.sh(&format!("if {script}; then echo yes; fi")).is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(90), "{script}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until("test -e /run/netplay/ended");
+    // What is left of the 20 s is counted by the machine, whatever its clock says and whoever is there to see it.
+    host.sh("cut -d ' ' -f 1 /proc/uptime >/run/began; date -s '+2 hours'");
+    let mut child = child;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(
+        host.sh("ls /var/lib/netplay/armed/back; date -s '-4 hours' >/dev/null"),
+        "/var/lib/netplay/armed/back\n"
+    );
+    until("test -e /var/lib/netplay/armed/undone");
+    let took = host.sh("read e rest </proc/uptime; read b </run/began; echo $((${e%.*} - ${b%.*}))");
+    host.sh(&format!("date -s @{}", std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()));
+    let took: u32 = took.trim().parse().unwrap();
+    assert!((15..=40).contains(&took), "{took} s");
+    assert_eq!(host.sh("cat /sys/class/net/eth1/mtu; rm -r /var/lib/netplay/armed /run/began"), "1500\n");
+}
