@@ -149,7 +149,7 @@ impl Human {
             return Ok(());
         }
         let mut text = String::new();
-        if self.run.command == "apply" {
+        if self.run.command == "apply" || (self.run.command == "verify" && self.run.plays.len() > 1) {
             let gap = if self.plays.len() > 1 { "\n" } else { "" };
             let check = if self.run.check { " (check: nothing is changed)" } else { "" };
             text = format!("{gap}{}{check}\n", self.palette.bold(&format!("play {}", clean(&e.play))));

@@ -84,6 +84,16 @@ pub fn judge(node: &Node, before: &Counters, after: &Counters, judged: &mut Judg
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::trial::Shell;
+
+    #[test]
+    fn a_real_host_tells_its_counters() {
+        for shell in Shell::ALL {
+            let output = shell.run_in_net("ip link add v0 type veth peer name v1", ask(&["v0".to_owned()]).as_str());
+            let counters = read(&output.text());
+            assert_eq!(counters.get(&("v0".to_owned(), "rx_crc_errors".to_owned())), Some(&0), "{shell:?}: {output:?}");
+        }
+    }
 
     #[test]
     fn errors_that_rose_are_told_and_pauses_are_not() {

@@ -24,7 +24,7 @@ pub fn seconds(count: u32) -> u32 {
 pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
     let (sent, received) = match pong {
         Pong::Counted { sent, received } if *sent > 0 => (*sent, *received),
-        Pong::Counted { .. } => return Measured::failed(way, Fault::Failed, "ping sent no packet"),
+        Pong::Counted { .. } => return Measured::failed(way, Fault::Failed { sender: true }, "ping sent no packet"),
         Pong::NoTool(why) => {
             let missing = Fault::Missing { sender: true, tool: "iputils' ping", package: "iputils-ping" };
             return Measured::failed(way, missing, why);
@@ -32,7 +32,7 @@ pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
         Pong::TooLarge(mtu) => {
             return Measured::failed(
                 way,
-                Fault::Failed,
+                Fault::Failed { sender: true },
                 format!("packets of {SIZE} bytes are too large for an MTU of {mtu}"),
             );
         }
@@ -42,7 +42,7 @@ pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
             } else {
                 ""
             };
-            return Measured::failed(way, Fault::Failed, format!("ping: {why}{root}"));
+            return Measured::failed(way, Fault::Failed { sender: true }, format!("ping: {why}{root}"));
         }
     };
     // Somebody else's pings arrive as well.
@@ -76,6 +76,6 @@ mod tests {
         assert_eq!(judged(1000, 990, None), (Some(1.0), Some(Fault::Lossy)), "where it can't be counted, both ways do");
         assert_eq!(judged(1000, 1000, Some(1007)), (Some(0.0), None), "others ping too");
         assert_eq!(judged(1000, 0, Some(0)), (Some(100.0), Some(Fault::Lossy)));
-        assert_eq!(judged(0, 0, Some(0)), (None, Some(Fault::Failed)));
+        assert_eq!(judged(0, 0, Some(0)), (None, Some(Fault::Failed { sender: true })));
     }
 }

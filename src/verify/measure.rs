@@ -45,7 +45,10 @@ pub enum Fault {
     /// A connection of RDMA broke off, or didn't come to be: packets that vanish.
     Timeout,
     /// It couldn't be made.
-    Failed,
+    Failed {
+        /// Whether that is so for the one that sends, and not for the other.
+        sender: bool,
+    },
 }
 
 /// What one test came to.
@@ -84,7 +87,7 @@ impl Measured {
             _ if !self.judged => return None,
             None => true,
             Some(Fault::Slow | Fault::Lossy | Fault::Blocked { .. } | Fault::Device | Fault::Timeout) => false,
-            Some(Fault::Missing { .. } | Fault::Failed) => return None,
+            Some(Fault::Missing { .. } | Fault::Failed { .. }) => return None,
         };
         Some(Tested { from: self.way.from, to: self.way.to, good })
     }
@@ -143,7 +146,14 @@ pub fn alone(nodes: &[Node], about: About, measured: &[Measured], lost: &BTreeSe
 }
 
 /// Judges all of them.
-pub fn judge(nodes: &[Node], about: About, measured: &[Measured], blamed: &[Blamed], judged: &mut Judged) {
+pub fn judge(
+    nodes: &[Node],
+    about: About,
+    measured: &[Measured],
+    again: &[Measured],
+    blamed: &[Blamed],
+    judged: &mut Judged,
+) {
     let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
     let host = |end: End| &nodes[end.0].host;
     for one in measured {
@@ -162,20 +172,20 @@ pub fn judge(nodes: &[Node], about: About, measured: &[Measured], blamed: &[Blam
                 let found = Finding::new(&finding::TOOL_MISSING, [host(whose).clone()], &*one.reason, &words);
                 judged.failed(verdict, found);
             }
-            Some(Fault::Failed) => {
-                let evidence = format!("from {} to {}: {}", host(from), host(to), one.reason);
+            Some(Fault::Failed { sender }) => {
+                let whose = if *sender { from } else { to };
                 let words = [("check", about.check)];
-                let found = Finding::new(&finding::TEST_FAILED, [host(from).clone()], evidence, &words);
+                let found = Finding::new(&finding::TEST_FAILED, [host(whose).clone()], &*one.reason, &words);
                 judged.failed(verdict, found);
             }
         }
     }
     for blamed in blamed {
-        judged.find(found(nodes, about, measured, blamed));
+        judged.find(found(nodes, about, measured, again, blamed));
     }
 }
 
-fn found(nodes: &[Node], about: About, measured: &[Measured], blamed: &Blamed) -> Finding {
+fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured], blamed: &Blamed) -> Finding {
     let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
     let host = |end: End| nodes[end.0].host.clone();
     let bad = |one: &&Measured| one.tested().is_some_and(|t| !t.good);
@@ -232,10 +242,99 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], blamed: &Blamed) -
     let network = network.map_or_else(String::new, |address| super::fabric::network(address));
     let port = port.map_or_else(String::new, |p| p.to_string());
     let words = [("interface", name(ends[0])), ("network", network.as_str()), ("port", &port), ("check", about.check)];
-    let evidence = format!("{place}: {reason}, in {} of {all} tests", those.len());
+    let mut good: Vec<String> = again
+        .iter()
+        .filter(bad)
+        .filter(concerned)
+        .flat_map(|one| [one.way.from, one.way.to])
+        .filter(|end| !ends.contains(end))
+        .map(|end| nodes[end.0].host.to_string())
+        .collect();
+    good.sort();
+    good.dedup();
+    let again = match good.as_slice() {
+        [] => String::new(),
+        all => format!(", and again with {}, which is good with others", all.join(", ")),
+    };
+    let evidence = format!("{place}: {reason}, in {} of {all} tests{again}", those.len());
     let finding = Finding::new(known, ends.iter().map(|end| host(*end)), evidence, &words);
     match blamed {
         Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => finding.between(&host(*from), &host(*to)),
         _ => finding,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fabric::Nic;
+    use super::super::{Pairs, blame};
+    use super::*;
+
+    fn nodes(hosts: usize) -> Vec<Node> {
+        let node = |i: usize| {
+            let nic = |rail: usize| Nic {
+                name: format!("eth{rail}"),
+                addresses: vec![format!("10.{rail}.0.{}/16", i + 1)],
+                ..Nic::default()
+            };
+            Node { host: format!("n{i}").into(), nics: vec![nic(1), nic(2)], ports: Vec::new() }
+        };
+        (0..hosts).map(node).collect()
+    }
+
+    const ABOUT: About = About { check: "tcp", unit: "Gb/s", slow: &finding::TCP_SLOW };
+
+    /// What is found of so many hosts where tests go so.
+    fn found(hosts: usize, pairs: Pairs, fault: impl Fn(&Way) -> Option<Fault>) -> Vec<(&'static str, String, String)> {
+        let nodes = nodes(hosts);
+        let measure = |way: Way| {
+            let fault = fault(&way);
+            let value = if fault.is_some() { 1.0 } else { 9.0 };
+            Measured {
+                way,
+                value: Some(value),
+                wanted: Some(8.0),
+                reason: format!("{value} Gb/s"),
+                fault,
+                judged: true,
+            }
+        };
+        let all: Vec<Measured> =
+            pairs.rounds(hosts, 0).into_iter().flatten().flat_map(|pair| ways(&nodes, pair)).map(measure).collect();
+        let tests: Vec<Tested> = all.iter().filter_map(Measured::tested).collect();
+        let suspects = blame::suspects(&tests);
+        let again = blame::again(&suspects, &blame::proven(&tests, &suspects), |a, b| a.1 == b.1);
+        let meant = |way: &Way| again.contains(&(way.from, way.to)) || again.contains(&(way.to, way.from));
+        let second: Vec<Measured> =
+            again.iter().flat_map(|(a, b)| ways(&nodes, (a.0, b.0))).filter(meant).map(measure).collect();
+        let retried: Vec<Tested> = second.iter().filter_map(Measured::tested).collect();
+        let mut judged = Judged::default();
+        judge(&nodes, ABOUT, &all, &second, &blame::name(&tests, &retried), &mut judged);
+        judged.findings.into_iter().map(|f| (f.name, f.hosts.join(","), f.evidence)).collect()
+    }
+
+    #[test]
+    fn one_slow_rail_of_one_host_is_named() {
+        let slow = |way: &Way| (way.from == (3, 1)).then_some(Fault::Slow);
+        assert_eq!(found(8, Pairs::Quick, |_| None), []);
+        let evidence = "eth2 (what it sends): 1 Gb/s, in 1 of 1 tests, and again with n0, which is good with others";
+        assert_eq!(found(8, Pairs::Quick, slow), [("tcp_slow", "n3".to_owned(), evidence.to_owned())]);
+        let evidence = "eth2 (what it sends): 1 Gb/s, in 7 of 7 tests, and again with n0, which is good with others";
+        assert_eq!(found(8, Pairs::Full, slow), [("tcp_slow", "n3".to_owned(), evidence.to_owned())]);
+    }
+
+    #[test]
+    fn the_fault_tells_what_is_found() {
+        let of = |fault: Fault| {
+            let found = found(4, Pairs::Ring, |way| (way.to.0 == 1).then(|| fault.clone()));
+            found.into_iter().map(|(name, hosts, _)| format!("{name} {hosts}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Fault::Lossy), ["packet_loss n1"; 2], "one a rail");
+        assert_eq!(of(Fault::Blocked { port: 5201 }), ["port_blocked n1"; 2]);
+        assert_eq!(of(Fault::Timeout), ["rdma_timeout n1"; 2]);
+        assert_eq!(of(Fault::Failed { sender: false }), ["test_failed n1"], "all alike are one");
+        let missing = |sender| Fault::Missing { sender, tool: "iperf3", package: "iperf3" };
+        assert_eq!(of(missing(false)), ["tool_missing n1"]);
+        assert_eq!(of(missing(true)), ["tool_missing n0,n2"]);
     }
 }

@@ -168,6 +168,15 @@ impl Result {
     }
 }
 
+/// Where requests arrive in both directions and no answer does, addresses or routes are wrong: then the answers are what counts.
+pub fn deaf(again: &mut [Result]) {
+    let deaf = |r: &Result| r.arrived > Some(0) && matches!(r.whole, Pong::Counted { received: 0, .. });
+    let ways: BTreeSet<(End, End)> = again.iter().filter(|r| deaf(r)).map(|r| (r.trial.from, r.trial.to)).collect();
+    let both =
+        |r: &&mut Result| ways.contains(&(r.trial.from, r.trial.to)) && ways.contains(&(r.trial.to, r.trial.from));
+    again.iter_mut().filter(both).for_each(|r| r.arrived = None);
+}
+
 /// Judges all pings: the first ones, and those that were made again, in which packets were counted where they arrived.
 pub fn judge(nodes: &[Node], first: &[Result], again: &[Result], blamed: &[Blamed], judged: &mut Judged) {
     let name = |end: End| nodes[end.0].nics[end.1].name.as_str();
@@ -323,6 +332,22 @@ mod tests {
         assert_eq!(told, ["2 10.1.0.5 9000", "4 10.1.0.3 9000"]);
         let asked = PathMtu { mtu: Some(9216), ..PathMtu::default() };
         assert_eq!(unfit(&nodes, &asked, &super::sizes(&nodes, &asked), &mut Judged::default()).len(), 5);
+    }
+
+    #[test]
+    fn requests_that_arrive_and_are_never_answered_are_bad_both_ways() {
+        let nodes = nodes(&[9000; 2]);
+        let sizes = sizes(&nodes, &PathMtu::default());
+        let again = |arrived: [u64; 2]| {
+            let trials = between(&nodes, &sizes, (0, 1), &BTreeSet::new());
+            let whole = Pong::Counted { sent: 3, received: 0 };
+            let result = |(trial, arrived)| Result { trial, whole: whole.clone(), small: None, arrived: Some(arrived) };
+            let mut again: Vec<Result> = trials.into_iter().zip(arrived).map(result).collect();
+            deaf(&mut again);
+            again.iter().map(|r| r.tested().unwrap().good).collect::<Vec<_>>()
+        };
+        assert_eq!(again([3, 3]), [false, false]);
+        assert_eq!(again([3, 0]), [true, false], "one direction is known to be good");
     }
 
     #[test]

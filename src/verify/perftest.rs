@@ -169,7 +169,7 @@ fn trouble(printed: &str, port: u16) -> (Fault, String) {
         Some(line) => line.trim(),
         None => "it said nothing",
     };
-    (Fault::Failed, why.to_owned())
+    (Fault::Failed { sender: true }, why.to_owned())
 }
 
 #[cfg(test)]
@@ -231,8 +231,11 @@ mod tests {
             judged("no ib_write_bw\n").0,
             Fault::Missing { sender: true, tool: "perftest", package: "perftest" }
         );
-        assert_eq!(judged("== 124\n"), (Fault::Failed, "ib_write_bw: it didn't end in time".to_owned()));
-        assert_eq!(judged("").0, Fault::Failed);
+        assert_eq!(
+            judged("== 124\n"),
+            (Fault::Failed { sender: true }, "ib_write_bw: it didn't end in time".to_owned())
+        );
+        assert_eq!(judged("").0, Fault::Failed { sender: true });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::shell::Script;
 
 // A server ends after one test, by its deadline, or when the connection by which it was started is no more: then nobody is
 // left to end it. Whose that is tells the first sshd among our ancestors, or else whoever runs us.
-const SERVE: &str = r#"command -v "$tool" >/dev/null || { echo "no $tool"; exit 0; }
+const SERVE: &str = r#"command -v "$tool" >/dev/null || { echo "missing $tool"; exit 0; }
 field() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$2/status" 2>/dev/null; }
 s=$PPID
 while :; do
@@ -66,7 +66,7 @@ pub fn served(printed: &str) -> Served {
                 served.ports.extend(port.parse::<u16>().ok());
                 served.pids.push((*pid).to_owned());
             }
-            ["no", tool] if *tool != "port" => served.missing = true,
+            ["missing", _] => served.missing = true,
             _ if line.trim().is_empty() => {}
             _ => served.complaint.extend([line.trim().to_owned()]),
         }
@@ -82,6 +82,27 @@ pub fn end(pids: &[String]) -> Script {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::trial::Shell;
+
+    #[test]
+    fn a_server_listens_before_it_is_told_and_ends_by_itself() {
+        for shell in Shell::ALL {
+            let setup = "ip link set lo up; timeout 8 busybox nc -l -p 7000 >/dev/null 2>&1 </dev/null & sleep 0.3";
+            let script = serve("busybox", &["busybox", "nc", "-l", "-p"], 7000, 2, 2);
+            let check = "sleep 4; for p in 7001 7002; do ! listens $p || echo $p; done; echo none";
+            let check = format!("{}\n{check}", script.as_str().replace("exit 0", ":"));
+            let output = shell.run_in_net(setup, &check);
+            let text = output.text();
+            let served = served(&text);
+            assert_eq!(served.ports, [7001, 7002], "{shell:?}: a port that is taken is passed over: {output:?}");
+            assert!(text.ends_with("none\n") && !text.contains("\n700"), "{shell:?}: {text}");
+            let output = shell.run_in_net("", serve("nosuchtool", &["nosuchtool"], 7000, 1, 2).as_str());
+            assert!(super::served(&output.text()).missing, "{shell:?}");
+            let output =
+                shell.run_in_net("", serve("sh", &["sh", "-c", "echo no device; exit 1"], 7000, 1, 2).as_str());
+            assert_eq!(super::served(&output.text()).complaint, ["no device"], "{shell:?}");
+        }
+    }
 
     #[test]
     fn servers_are_told_by_their_ports() {
@@ -90,7 +111,7 @@ mod tests {
             (served.ports, served.pids, served.missing),
             (vec![5201, 5203], vec!["17".into(), "19".into()], false)
         );
-        assert!(super::served("no iperf3\n").missing);
+        assert!(super::served("missing iperf3\n").missing);
         assert_eq!(super::served("no port is free\n").complaint, ["no port is free"]);
     }
 }

@@ -68,7 +68,9 @@ pub fn judge(way: &Way, ran: &[Ran], ports: &[u16], least: Least, limit: Option<
                 let port = ports.get(i).copied().unwrap_or(super::iperf::PORT);
                 return Some(Measured::failed(way, Fault::Blocked { port }, format!("port {port}: {said}")));
             }
-            Ran::Failed(said) => return Some(Measured::failed(way, Fault::Failed, format!("iperf3: {said}"))),
+            Ran::Failed(said) => {
+                return Some(Measured::failed(way, Fault::Failed { sender: true }, format!("iperf3: {said}")));
+            }
             Ran::Rate { gbps: part, retransmits } => {
                 gbps += part;
                 again += retransmits.unwrap_or(0);
@@ -76,7 +78,7 @@ pub fn judge(way: &Way, ran: &[Ran], ports: &[u16], least: Least, limit: Option<
         }
     }
     if ran.is_empty() {
-        return Some(Measured::failed(way, Fault::Failed, "iperf3 told nothing"));
+        return Some(Measured::failed(way, Fault::Failed { sender: true }, "iperf3 told nothing"));
     }
     let resent = if again > 0 { format!(", {again} segments sent again") } else { String::new() };
     let wanted = wanted(least, limit);

@@ -70,7 +70,7 @@ impl Room<'_, '_> {
             _ => true,
         });
         measure::alone(nodes, about, &all, &lost, judged);
-        measure::judge(nodes, about, &all, &blamed, judged);
+        measure::judge(nodes, about, &all, &second, &blamed, judged);
     }
 
     /// One round: the ways of a job one after the other, and the jobs at once.
@@ -156,7 +156,11 @@ pub(super) fn tcp(
         if served.ports.len() < processes {
             lines.run(to, &server::end(&served.pids), 10)?;
             let why = served.complaint.last().map_or("it ended at once", String::as_str);
-            return Ok(Measured::failed(way, Fault::Failed, format!("the server of iperf3 doesn't come up: {why}")));
+            return Ok(Measured::failed(
+                way,
+                Fault::Failed { sender: false },
+                format!("the server of iperf3 doesn't come up: {why}"),
+            ));
         }
         let client = iperf::client(&way.own, &way.address, &served.ports, check.seconds, streams);
         let output = lines.run(from, &client, bound);
@@ -173,7 +177,7 @@ pub(super) fn tcp(
         }
     }
     let why = format!("another client took the server of iperf3, {TRIES} times");
-    Ok(Measured::failed(way, Fault::Failed, why))
+    Ok(Measured::failed(way, Fault::Failed { sender: true }, why))
 }
 
 /// A test by perftest.
@@ -202,7 +206,8 @@ pub(super) fn rdma(
         let measured = perftest::judge(way, check, &said, perftest::PORT, None);
         let fault = match measured.fault {
             _ if served.missing => Some(Fault::Missing { sender: false, tool: "perftest", package: "perftest" }),
-            fault => fault.or(Some(Fault::Failed)),
+            Some(Fault::Failed { .. }) | None => Some(Fault::Failed { sender: false }),
+            fault => fault,
         };
         let reason = match served.missing {
             true => format!("{} isn't installed", check.test.tool()),
@@ -217,7 +222,7 @@ pub(super) fn rdma(
         lines.run(to, &server::end(&served.pids), 10)?;
     }
     output?;
-    Ok(measured.unwrap_or_else(|| Measured::failed(way, Fault::Failed, "no answer")))
+    Ok(measured.unwrap_or_else(|| Measured::failed(way, Fault::Failed { sender: true }, "no answer")))
 }
 
 /// A flood of packets.

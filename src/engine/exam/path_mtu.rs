@@ -39,6 +39,7 @@ impl Room<'_, '_> {
             });
             second.extend(done.into_iter().flatten().flatten());
         }
+        path_mtu::deaf(&mut second);
         let retried: Vec<Tested> = second.iter().filter_map(Found::tested).collect();
         path_mtu::judge(nodes, &first, &second, &blame::name(&tests, &retried), judged);
     }
