@@ -82,3 +82,51 @@ impl Verdict {
         Verdict { peer: Some((host.clone(), interface.to_owned())), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fabric::{Nic, Node};
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn ten_thousand_hosts_are_judged_in_seconds() {
+        let node = |i: usize| {
+            let nic = |rail: usize| Nic {
+                name: format!("eth{rail}"),
+                mtu: if i % 1000 == 7 { 1500 } else { 9000 },
+                speed_mbps: Some(400_000),
+                carrier: Some(true),
+                addresses: vec![format!("10.{rail}.{}.{}/16", i / 250, i % 250 + 1)],
+                ..Nic::default()
+            };
+            Node { host: format!("gpu{i:05}").into(), nics: (1..=8).map(nic).collect(), ports: Vec::new() }
+        };
+        let nodes: Vec<Node> = (0..10_000).map(node).collect();
+        let start = Instant::now();
+        let mut judged = Judged::default();
+        ports::judge(&nodes, &mut judged);
+        assert_eq!((judged.verdicts.len(), judged.findings.len()), (80_000, 0));
+        let check = suite::PathMtu::default();
+        let sizes = path_mtu::sizes(&nodes, &check);
+        let unfit = path_mtu::unfit(&nodes, &check, &sizes, &mut judged);
+        let hosts: Vec<usize> = judged.findings.iter().map(|f| f.hosts.len()).collect();
+        assert_eq!((unfit.len(), hosts), (80, vec![10; 8]));
+        assert_eq!(fabric::parts(&nodes).len(), 1);
+        let plan = path_mtu::plan(&nodes, &sizes, &Pairs::Quick.rounds(nodes.len(), 0), &unfit);
+        // Both ways on eight rails, but for five pairs of which neither is fit.
+        assert_eq!(plan.values().map(Vec::len).sum::<usize>(), (5_000 - 5) * 16);
+        let bad = |at: usize| at % 500 == 3;
+        let test = |t: &path_mtu::Trial| blame::Tested { from: t.from, to: t.to, good: !bad(t.from.0) && !bad(t.to.0) };
+        let tests: Vec<blame::Tested> = plan.values().flatten().map(test).collect();
+        let suspects = blame::suspects(&tests);
+        let again = blame::again(&suspects, &blame::proven(&tests, &suspects), |a, b| a.1 == b.1);
+        let both = |(a, b): (blame::End, blame::End)| {
+            let good = !bad(a.0) && !bad(b.0);
+            [blame::Tested { from: a, to: b, good }, blame::Tested { from: b, to: a, good }]
+        };
+        let named = blame::name(&tests, &again.into_iter().flat_map(both).collect::<Vec<_>>());
+        assert_eq!(named.len(), 20 * 8);
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+}
