@@ -137,12 +137,13 @@ fn what_is_armed_is_taken_back_though_the_process_that_would_is_killed() {
         // In the middle of the steps: by the run that waits for it, when the one that runs is over.
         let host = Host::new();
         let mut hangs = pieces(&host);
-        hangs.push(Piece::of_test(4, &[], &[], crate::plan::Work::Step(run("sleep 4")), 60));
+        let step = run(&format!("until [ -e {} ]; do sleep 0.1 2>/dev/null || sleep 1; done", host.path("go")));
+        hangs.push(Piece::of_test(4, &[], &[], crate::plan::Work::Step(step), 60));
         feed(&shell, &arm(&host, &hangs, &way(&host, 60, &["true"]), 0));
         kill(&host, "guard");
-        let stages: Vec<String> = (0..2).map(|_| stage(&feed(&shell, &found(&host, Verb::Look)))).collect();
-        assert_eq!(stages[0], "running", "{shell:?}");
-        assert_eq!(stages[1], "undone", "{shell:?}");
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Look))), "running", "{shell:?}");
+        std::fs::write(host.path("go"), "").unwrap();
+        eventually("what ran is over", || stage(&feed(&shell, &found(&host, Verb::Look))) == "undone");
         assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
         // When they have ended: it can still be confirmed, and otherwise the next change takes it back.
         for keep in [true, false] {
