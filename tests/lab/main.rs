@@ -11,6 +11,7 @@ mod breaks;
 mod check;
 mod confirm;
 mod content;
+mod drain;
 mod engine;
 mod faults;
 mod firewall;
