@@ -21,6 +21,7 @@ echo "now $(cat /proc/sys/kernel/random/boot_id)"
 if [ -f "$L/armed/about" ]; then
   s=kept; [ ! -e "$L/armed/undone" ] || s=undone; [ ! -e "$L/armed/failed" ] || s=failed
   [ ! -e "$L/armed/back" ] && [ ! -e "$L/armed/undoing" ] || s=waits
+  [ "$s" != waits ] || { [ -e "$R/guard" ] && ! ( exec 8>>"$R/guard" && flock -n 8 ) 2>/dev/null; } || s=forsaken
   [ "$s" = kept ] || echo "armed $s $(head -n 1 "$L/armed/about")"
 fi
 for f in "$L/pending/"*; do [ ! -f "$f" ] || while IFS= read -r l; do echo "pending ${f##*/} $l"; done <"$f"; done
@@ -36,7 +37,7 @@ impl Group for Open {
     const NAME: &'static str = "what is open";
     fn compose(_: &[&str]) -> Vec<Fragment> {
         let folders = crate::engine::batch::Folders::default();
-        vec![Script::new().set("L", &folders.state).line(ASK).into()]
+        vec![Script::new().set("L", &folders.state).set("R", &folders.run).line(ASK).into()]
     }
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Output, Trouble>> {
         args.iter().map(|_| outputs.first().cloned().ok_or_else(|| Trouble::new("no answer"))).collect()
@@ -90,12 +91,14 @@ fn told(answer: &str) -> String {
     }
     if let Some(armed) = of("armed").first() {
         let (stage, about) = armed.split_once(' ').unwrap_or((armed, ""));
-        let (run, by) = about.split_once(' ').unwrap_or((about, "somebody"));
-        let change = format!("run {run} of {by} made a change that could have cut the host off");
+        let change = format!("{about} made a change that could have cut the host off");
         lines.push(match stage {
             "failed" => format!(
                 "{change}, and not all of it could be taken back: `sh /var/lib/netplay/armed/undone again` tries it \
                                  once more; see /var/lib/netplay/armed/log"
+            ),
+            "forsaken" => format!(
+                "{change}; nobody has confirmed it, and what was to take it back is gone: the next apply that changes the host does so"
             ),
             "undone" => format!("{change}; nobody confirmed it, and it was taken back"),
             _ => format!("{change}; it isn't confirmed, and the host takes it back by itself"),
@@ -125,9 +128,13 @@ mod tests {
     #[test]
     fn what_is_open_is_told_in_words() {
         assert_eq!(told("now b\n"), "nothing is open\n");
-        let armed = |stage: &str| told(&format!("now b\narmed {stage} r1 root@head 7\n"));
+        let armed = |stage: &str| told(&format!("now b\narmed {stage} run r1 of root@head 7\n"));
         assert!(armed("waits").contains("run r1 of root@head 7") && armed("waits").contains("takes it back by itself"));
         assert!(armed("undone").contains("it was taken back") && armed("failed").contains("armed/undone again"));
+        assert!(
+            armed("forsaken").starts_with("run r1 of root@head 7 made a change")
+                && armed("forsaken").contains("the next apply")
+        );
         let rubbish = told("now b\nnoted /var/lib/netplay/reboot\nnote run r1\n");
         assert!(rubbish.starts_with("what is noted in /var/lib/netplay/reboot of a boot can't be read"), "{rubbish}");
         let answer = "now b\nnote run r1\nnote rung reboot\nnote drain slurm n1\nnote why mlxconfig:all (A)\nnote boot_id a\nnote since \

@@ -214,7 +214,7 @@ nap() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
 
 # Whether something is armed, or half taken back, and the process that would see to it is gone, which holds a lock while it
 # lives: it was killed, or the host has booted and nothing took it back before its network was up.
-forsaken() { { [ -e "$L/armed/back" ] || [ -e "$L/armed/undoing" ]; } && ( exec 8>>"$R/guard" && flock -n 8 ) 2>/dev/null; }
+forsaken() { { [ -e "$L/armed/back" ] || [ -e "$L/armed/undoing" ]; } && { [ ! -e "$R/guard" ] || ( exec 8>>"$R/guard" && flock -n 8 ) 2>/dev/null; }; }
 
 # Takes back what is forsaken. Some of it may have been taken back before.
 takeback() { for b in back undoing; do [ ! -e "$L/armed/$b" ] || { /bin/sh "$L/armed/$b" resume 9>&-; return; }; done; }
@@ -222,7 +222,8 @@ takeback() { for b in back undoing; do [ ! -e "$L/armed/$b" ] || { /bin/sh "$L/a
 # Nothing was changed: the way back couldn't be stored, or nothing would take it.
 #   unarmed WHY
 unarmed() {
-  rm -rf -- "$L/armed.new" "$L/armed"; count $((g + 2))
+  rm -rf -- "$L/armed.new" "$L/armed"; count $((g + 2)); d=/etc/systemd/system
+  rm -f -- "$d/netplay-back.service" "$d/sysinit.target.wants/netplay-back.service"
   printf '\n%s unarmed %s\n' "$N" "$(printf '%s' "$1" | grep -v -e ' records ' -e ' copied' | head -n 1)" >&3; exit 75
 }
 

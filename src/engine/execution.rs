@@ -11,7 +11,7 @@ use crate::resource::{Answers, Inquiry};
 use crate::transport::{Deadline, Failure, FailureKind, Identity, never_began, sudo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an execution is for.
 pub(super) struct Errand<'e> {
@@ -108,6 +108,7 @@ impl Going<'_> {
         };
         self.kept.executions += 1;
         let mut elevated = sudo::Elevated::new(&mut reader, &identity, login, &nonce, &deadline);
+        let asked = Instant::now();
         let result = session.execute(&request, &mut elevated, &deadline);
         let refusal = elevated.refusal(result.as_ref().ok());
         drop(elevated);
@@ -131,7 +132,9 @@ impl Going<'_> {
         let owed = self.take_state(errand.who, &reader);
         let failure = match result {
             Err(failure) if failure.kind == FailureKind::Timeout => {
-                let message = format!("no answer within {} s", limit.as_secs());
+                // A change that waits for its confirmation allows less than the limit.
+                let seconds = asked.elapsed().min(limit).as_secs_f64().round();
+                let message = format!("no answer within {seconds} s");
                 Some(Failure::new(FailureKind::Timeout, message).hint("--timeout allows more"))
             }
             Err(failure) if failure.kind == FailureKind::Interrupted && errand.segment.is_some() => {
@@ -240,7 +243,7 @@ pub(super) fn ended(ending: &Ending) -> Problem {
         Ending::Unarmed(why) => (
             "risk",
             format!("the way back of what could cut off the session can't be stored on the host: {why}"),
-            Some("nothing was changed; make room there, or see why, and run it again"),
+            Some("nothing was changed; mend that on the host and run it again"),
         ),
         Ending::Unlockable(why) => (
             "lock",

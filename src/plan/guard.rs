@@ -2,7 +2,17 @@
 
 use super::{Confirming, Guard, Now, Outcome, Plan, Segment, Status, Who};
 use crate::event::Problem;
-use crate::resource::{Answers, Assessment, Change, Reading, Risk, Step, Trouble};
+use crate::resource::service::says_how_it_is_reached;
+use crate::resource::{Answers, Assessment, Change, Reading, Risk, Step, Trouble, Undo};
+
+/// The files that its steps are known to write.
+fn written(assessment: &Assessment) -> impl Iterator<Item = &String> {
+    let put = assessment.steps.iter().filter_map(|step| match step {
+        Step::Put(put) => Some(&put.path),
+        Step::Run(_) | Step::Share(_) => None,
+    });
+    assessment.files.iter().map(|file| &file.path).chain(put)
+}
 
 impl Plan {
     /// Why something that may cut the session off isn't done, if it isn't.
@@ -29,6 +39,29 @@ impl Plan {
                 "it could cut off the session ({why}): the host takes it back unless a new connection confirms it within {timeout} s"
             )),
             _ => None,
+        }
+    }
+
+    /// A command that makes a file take effect by which the host is reached may cut the session off as well as a service that is
+    /// restarted, and nobody knows what it does: it is taken back by running it again when the file is as it was.
+    pub(super) fn imply_risks(&mut self) {
+        let n = self.play.resources.len();
+        for h in 0..self.play.handlers.len() {
+            if self.item(n + h).resource.type_name() != "command" {
+                continue;
+            }
+            let file = self.notifiers(h).find_map(|i| match &self.slots[i].now {
+                Now::Ready(a) if !a.changes.is_empty() => written(a).find(|path| says_how_it_is_reached(path)).cloned(),
+                _ => None,
+            });
+            if let (Some(file), Now::Ready(a)) = (file, &mut self.slots[n + h].now) {
+                let steps = a.steps.iter().filter_map(|step| match step {
+                    Step::Run(script) => Some(script.clone()),
+                    Step::Put(_) | Step::Share(_) => None,
+                });
+                a.undo = Some(Undo { steps: steps.collect(), ..Undo::default() });
+                a.risk = Risk::Link(format!("it makes {file} take effect"));
+            }
         }
     }
 
@@ -70,12 +103,8 @@ impl Plan {
         let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new(), raises: Vec::new() };
         for i in resources.iter().rev().copied().chain(handlers.iter().map(|h| n + h)) {
             let Now::Ready(a) = &self.slots[i].now else { continue };
-            let put = a.steps.iter().filter_map(|step| match step {
-                Step::Put(put) => Some(&put.path),
-                Step::Run(_) | Step::Share(_) => None,
-            });
             let more = a.undo.iter().flat_map(|undo| &undo.files);
-            for path in a.files.iter().map(|file| &file.path).chain(put).chain(more) {
+            for path in written(a).chain(more) {
                 if !guard.files.contains(path) {
                     guard.files.push(path.clone());
                 }

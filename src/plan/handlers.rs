@@ -155,7 +155,10 @@ impl Plan {
             }
             let because = self.why_handler(h);
             let (changes, files, warnings) = match std::mem::replace(&mut self.slots[n + h].now, Now::Unprobed) {
-                Now::Ready(a) => (a.changes, a.files, a.warnings),
+                Now::Ready(mut a) => {
+                    a.warnings.extend(self.confirmation(&a));
+                    (a.changes, a.files, a.warnings)
+                }
                 _ => Default::default(),
             };
             let outcome = Outcome { changes, files, warnings, ..Outcome::of(n + h, Status::WouldChange) };

@@ -463,6 +463,7 @@ impl Plan {
                 },
             }
         }
+        self.imply_risks();
     }
 
     fn derive(&mut self, i: usize, needs: &[Need]) {

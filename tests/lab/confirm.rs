@@ -125,6 +125,25 @@ fn a_file_goes_back_before_what_reads_it_is_restarted_again() {
     disarmed(sshd);
 }
 
+#[test]
+fn a_command_that_makes_a_file_take_effect_is_taken_back_by_running_it_again() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let rest = "  resources:
+    - copy: {dest: /etc/ssh/sshd_config.d/nobody.conf, content: \"AllowUsers nobody\\n\"}
+      notify: again
+  handlers:
+    - name: again
+      command: {cmd: systemctl restart ssh}\n";
+    let check = Told::by(&play(&hosts, "{timeout: 5}", rest).with(&["--check"]), 0).warnings();
+    assert!(check.contains("it makes /etc/ssh/sshd_config.d/nobody.conf take effect"), "{check}");
+    let told = Told::by(&play(&hosts, "{timeout: 5}", rest), 2);
+    assert_eq!(told.count("rolled_back"), 2, "{}", told.run.stdout);
+    host.sh("test ! -e /etc/ssh/sshd_config.d/nobody.conf");
+    Told::by(&play(&hosts, "{timeout: 5}", "  resources: [{assert: {that: 'true'}}]\n"), 0);
+    disarmed(host);
+}
+
 fn wait_for(host: Host<'_>, script: &str) {
     let start = Instant::now();
     while host.sh(&format!("if {script}; then echo yes; fi")).is_empty() {

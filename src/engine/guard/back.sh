@@ -20,16 +20,18 @@ one() {
   if [ -n "$T" ]; then f=$1 $T 120 /bin/sh -c 'eval "unset f
 $f"'; else ( f=$1; set --; eval "$f" ); fi 9>&- || bad "exit code $?: $1"
 }
+same() { cmp -s -- "$1" "$2" && [ "$(stat -c '%a %u %g' -- "$1")" = "$(stat -c '%a %u %g' -- "$2")" ]; }
 files() {
   i=0; while [ -e "$A/$((i + 1)).path" ]; do i=$((i + 1)); done
   while [ "$i" -gt 0 ]; do
     IFS= read -r p <"$A/$i.path"
     if [ -e "$A/$i" ]; then
       # Where it can't be replaced, as it is a mount point, it is written over.
-      rm -f -- "${p%/*}/.netplay-back"
-      { cp -a -- "$A/$i" "${p%/*}/.netplay-back" && mv -f -- "${p%/*}/.netplay-back" "$p"; } ||
-        { rm -f -- "${p%/*}/.netplay-back"; cat -- "$A/$i" >"$p"; } || bad "$p isn't as it was"
-      ! command -v restorecon >/dev/null || restorecon -- "$p"
+      if ! same "$A/$i" "$p"; then
+        e=$( t=${p%/*}/.netplay-back; { rm -f -- "$t"; { cp -a -- "$A/$i" "$t" && mv -f -- "$t" "$p"; } ||
+          { rm -f -- "$t"; cat -- "$A/$i" >"$p"; }; } 2>&1 ) || bad "$p isn't as it was: ${e##*: }"
+        ! command -v restorecon >/dev/null || restorecon -- "$p"
+      fi
     else
       rm -f -- "$p" || bad "$p is still there"
     fi
@@ -45,5 +47,5 @@ if [ -d /run/systemd/system ]; then
   rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
 fi
 mv -- "$A/undoing" "$A/undone" 2>/dev/null
-[ "$how" = late ] || [ ! -d /run/systemd/system ] || systemctl --no-block stop netplay-late.timer
+[ "$how" = late ] || [ ! -d /run/systemd/system ] || systemctl --no-block stop netplay-late.timer 2>/dev/null
 [ ! -e "$A/failed" ]

@@ -108,6 +108,8 @@ const TRY: Duration = Duration::from_secs(10);
 /// them isn't over when the commands are. A network service that was restarted drops addresses a second or two later.
 const SETTLED: Duration = Duration::from_secs(1);
 const RESTARTED: Duration = Duration::from_secs(5);
+/// Seconds that a check may take.
+const CHECK: u32 = 30;
 /// How long a host that takes something back is given to be reachable again.
 const BACK: Duration = Duration::from_secs(60);
 
@@ -252,10 +254,15 @@ impl Going<'_> {
                     None => {
                         // Over the same connection, which is new enough.
                         let report = self.execute(&Errand { inquiry, ..look(Verb::Keep) });
-                        if let Ok(report) = report
-                            && report.standing.as_ref().is_some_and(|s| s.stage == Armed::Kept)
-                        {
-                            return Ok(Verdict::Kept(Box::new(report)));
+                        if let Ok(report) = report {
+                            match report.standing.as_ref().map(|s| s.stage) {
+                                Some(Armed::Kept) => return Ok(Verdict::Kept(Box::new(report))),
+                                Some(Armed::Undone) => {
+                                    let why = format!("what was checked took longer than the {seconds} s of `timeout`");
+                                    return Ok(Verdict::Back(format!("{why}; the host is as it was before")));
+                                }
+                                _ => {}
+                            }
                         }
                     }
                     Some(why) => refused = Some(why),
@@ -274,8 +281,14 @@ impl Going<'_> {
                 }
             }
         }
-        let message =
-            format!("a change that may cut off the session isn't confirmed, and the host can't be reached: {last}");
+        let message = match last.as_str() {
+            "" => {
+                "a change that may cut off the session isn't confirmed: it hasn't come to an end on the host".to_owned()
+            }
+            last => {
+                format!("a change that may cut off the session isn't confirmed, and the host can't be reached: {last}")
+            }
+        };
         let unless = if bare { ", unless the process that does so was killed there, as it has no systemd" } else { "" };
         let hint =
             format!("it takes the change back by itself{unless}; `netplay status` tells when it can be reached again");
@@ -314,7 +327,7 @@ impl Going<'_> {
             commands.push(("its check failed".to_owned(), command.to_string()));
         }
         for (what, command) in commands {
-            let argument = CommandLine::argument(30, &command);
+            let argument = CommandLine::argument(CHECK, &command);
             let answers = match self.asked(segment, CommandLine::ask(&argument))? {
                 Ok(answers) => answers,
                 Err(why) => return Ok(Some(format!("{what}: {why}"))),
@@ -323,8 +336,12 @@ impl Going<'_> {
                 Ok(output) if output.code == 0 => {}
                 Ok(output) => {
                     let said = output.complaint();
-                    let said = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default();
-                    return Ok(Some(format!("{what}: exit code {}: {said}", output.code)));
+                    let said = said.lines().rfind(|l| !l.trim().is_empty()).map(|l| format!(": {l}"));
+                    let ended = match output.code {
+                        124 | 137 => format!("it still ran after {CHECK} s"),
+                        code => format!("exit code {code}"),
+                    };
+                    return Ok(Some(format!("{what}: {ended}{}", said.unwrap_or_default())));
                 }
                 Err(trouble) => return Ok(Some(format!("{what}: {}", trouble.message))),
             }

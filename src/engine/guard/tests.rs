@@ -199,6 +199,13 @@ fn what_a_boot_without_systemd_has_left_armed_is_taken_back_by_the_next_change()
         let reader = feed(&shell, &arm(&host, &other, &way(&host, 3600, &[]), 0));
         assert_eq!((reader.ending(), codes(&reader)), (&Ending::Moved, vec![]), "{shell:?}: it is probed again");
         assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+        // By the run that waits for it, if that is still there.
+        let host = Host::new();
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 3600, &["true"]), 0));
+        kill(&host, "guard");
+        std::fs::remove_dir_all(host.path("run")).unwrap();
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Look))), "undone", "{shell:?}");
+        assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
     }
 }
 
@@ -226,5 +233,20 @@ fn confirming_and_taking_back_never_both_come_to_be() {
         timer.wait().unwrap();
         let kept = stage(&reader) == "kept";
         assert_eq!(text(&host, "old"), if kept { "after\n" } else { "before\n" }, "round {round}: {}", stage(&reader));
+    }
+}
+
+#[test]
+fn what_could_not_be_changed_is_left_alone() {
+    use std::os::unix::fs::MetadataExt as _;
+    for shell in apart() {
+        let host = Host::new();
+        let mut pieces = pieces(&host);
+        pieces[0] = piece(1, &[], &[], run("false"));
+        let inode = || std::fs::metadata(host.path("old")).unwrap().ino();
+        let before = inode();
+        feed(&shell, &arm(&host, &pieces, &way(&host, 60, &["true"]), 0));
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Undo))), "undone", "{shell:?}");
+        assert_eq!((text(&host, "old"), inode()), ("before\n".into(), before), "{shell:?}: it may be immutable");
     }
 }

@@ -1,6 +1,8 @@
 //! `service`: units of systemd, as they run and as they start at boot.
 
 mod risk;
+
+pub(crate) use risk::says_how_it_is_reached;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -434,6 +436,8 @@ impl Resource for Service {
             Some(Wanted::Restarted) => "a restart",
             Some(Wanted::Reloaded) => "a reload",
             Some(Wanted::Stopped) if self.moves(now) || self.sockets(now).next().is_some() => "a stop",
+            // A start of what isn't there yet may bring rules and addresses too.
+            Some(Wanted::Started) if self.moves(now) && !now.unit.id.starts_with("ssh") => "a start",
             _ => return Risk::None,
         };
         let found = [now.unit.id.as_str(), &self.unit].into_iter().find_map(risk::of);

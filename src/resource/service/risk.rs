@@ -1,4 +1,25 @@
-//! Units that the session may hang on.
+//! Units that the session may hang on, and the files that they read.
+
+/// Whether a file says how the host is reached: what makes it take effect may cut the session off.
+pub(crate) fn says_how_it_is_reached(path: &str) -> bool {
+    const FOLDERS: &[&str] = &[
+        "/etc/NetworkManager/",
+        "/etc/firewalld/",
+        "/etc/iptables/",
+        "/etc/netplan/",
+        "/etc/network/",
+        "/etc/nftables.d/",
+        "/etc/pam.d/",
+        "/etc/ssh/",
+        "/etc/sysconfig/network-scripts/",
+        "/etc/sysconfig/network/",
+        "/etc/systemd/network/",
+        "/etc/ufw/",
+    ];
+    const FILES: &[&str] =
+        &["/etc/nftables.conf", "/etc/sysconfig/ip6tables", "/etc/sysconfig/iptables", "/etc/sysconfig/nftables.conf"];
+    FILES.contains(&path) || FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
 
 /// What a restart, reload or stop of a unit may do to the session, in words that follow its name.
 pub(super) fn of(id: &str) -> Option<&'static str> {
