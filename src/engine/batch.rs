@@ -188,7 +188,7 @@ impl Batch<'_> {
         let Folders { state, run } = &self.folders;
         let places = format!("N={} RUN={} L={} R={}\n", self.nonce, quote(self.run), quote(state), quote(run));
         let mut steps = format!(
-            "{{\n{PROLOGUE}{places}exec 9>>\"$R/guard\"; flock 9\n[ -e \"$L/armed/back\" ] || exit\n\
+            "{{\n{PROLOGUE}{places}exec 9>>\"$R/guard\"; flock 9\nexec 7<\"$L/armed/back\" || exit\n\
              exec >\"$R/spool\" 2>/dev/null </dev/null\n"
         );
         steps.push_str(LED);
@@ -206,8 +206,8 @@ impl Batch<'_> {
         }
         let _ = write!(
             steps,
-            ": >\"$R/ended\"; i=0\n{{ echo -1000 >/proc/self/oom_score_adj; }} 2>/dev/null\nwhile [ -e \"$L/armed/back\" ] && [ ! -e \"$R/now\" ] && [ $i -lt {} ]; do sleep 1 9>&-; i=$((i + 1)); done\n\
-             exec 3>&-; exec /bin/sh \"$L/armed/back\" timer held\n}}\n",
+            ": >\"$R/ended\"; i=0\n{{ echo -1000 >/proc/self/oom_score_adj; }} 2>/dev/null\nwhile [ /proc/self/fd/7 -ef \"$L/armed/back\" ] && [ ! -e \"$R/now\" ] && [ $i -lt {} ]; do sleep 1 9>&-; i=$((i + 1)); done\n\
+             [ /proc/self/fd/7 -ef \"$L/armed/back\" ] || exit 0\nexec 3>&-; exec /bin/sh \"$L/armed/back\" timer held\n}}\n",
             guard.timeout
         );
         let mut back = format!("{PROLOGUE}{places}steps() {{\n:\n");

@@ -250,3 +250,18 @@ fn what_could_not_be_changed_is_left_alone() {
         assert_eq!((text(&host, "old"), inode()), ("before\n".into(), before), "{shell:?}: it may be immutable");
     }
 }
+
+#[test]
+fn what_saw_to_one_change_lets_the_next_one_be() {
+    for shell in apart() {
+        let host = Host::new();
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 3, &["true"]), 0));
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Keep))), "kept", "{shell:?}");
+        // At once, while the process of the first one may still be there.
+        feed(&shell, &arm(&host, &pieces(&host), &way(&host, 60, &["true"]), 2));
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Look))), "ended", "{shell:?}");
+        std::thread::sleep(Duration::from_secs(5));
+        assert_eq!(stage(&feed(&shell, &found(&host, Verb::Keep))), "kept", "{shell:?}");
+        assert_eq!(text(&host, "old"), "after\n", "{shell:?}");
+    }
+}
