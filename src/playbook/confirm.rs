@@ -1,5 +1,6 @@
 //! `confirm` of a play: how changes that may cut a host off are confirmed over a new connection, or taken back.
 
+use super::template;
 use crate::error::{Error, Errors};
 use crate::resource::{Key, spec};
 use crate::yaml::Node;
@@ -62,9 +63,22 @@ pub(super) fn read(node: Option<&Node>) -> Result<Option<Confirm>, Errors> {
     if node.as_map().is_none() {
         let error =
             Error::playbook(&node.span, format!("`confirm` takes a mapping or `none`, not {}", node.describe()));
-        return Err(error.hint("write `confirm: {timeout: 60}`").into());
+        let hint = "write `confirm: {timeout: 60}`, or `confirm: none` to have such changes made unconfirmed";
+        return Err(error.hint(hint).into());
     }
     let mut errors = spec::check("confirm", node, CONFIRM_KEYS);
+    for (key, value) in node.as_map().into_iter().flatten().filter(|(_, value)| template::templated(value)) {
+        let message = format!(
+            "`{}` of `confirm` is the same for all hosts, and can't be a template",
+            key.text().unwrap_or_default()
+        );
+        errors.push(
+            Error::playbook(&value.span, message).hint("write what it is to be; a command may ask the host itself"),
+        );
+    }
+    if !errors.is_empty() {
+        return Err(Errors(errors));
+    }
     let mut keep = |found: Result<(), Error>| errors.extend(found.err());
     let get = |key: &str| node.get(key).filter(|n| !n.is_null());
     if let Some(value) = get("timeout") {
@@ -77,7 +91,41 @@ pub(super) fn read(node: Option<&Node>) -> Result<Option<Confirm>, Errors> {
         keep(spec::truth("path_mtu", value).map(|path| confirm.path_mtu = path));
     }
     if let Some(value) = get("command") {
-        keep(spec::text("command", value).map(|text| confirm.command = Some(text.into())));
+        keep(spec::text("command", value).and_then(|text| {
+            if text.trim().is_empty() {
+                return Err(Error::playbook(&value.span, "`command` of `confirm` is empty").hint("leave it out"));
+            }
+            confirm.command = Some(text.into());
+            Ok(())
+        }));
     }
     if errors.is_empty() { Ok(Some(confirm)) } else { Err(Errors(errors)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+    use crate::yaml;
+
+    fn told(text: &str) -> String {
+        let node =
+            yaml::load_one(&Source::new("site.yaml", text.to_owned()), crate::error::Kind::Playbook).unwrap().unwrap();
+        match read(node.get("confirm")) {
+            Ok(confirm) => format!("{confirm:?}"),
+            Err(errors) => errors.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_be_is_told() {
+        assert_eq!(told("confirm: none"), "None");
+        assert!(told("confirm: {command: 'true', timeout: 5}").contains("timeout: 5"));
+        assert!(told("confirm: false").contains("`confirm: none`"));
+        for wrong in ["command: \"test {{ inventory_hostname }} = a\"", "timeout: \"{{ t }}\""] {
+            assert!(told(&format!("confirm: {{{wrong}}}")).contains("can't be a template"), "{wrong}");
+        }
+        assert!(told("confirm: {command: ' '}").contains("is empty"));
+        assert!(told("confirm: {timeout: 3}").contains("5"));
+    }
 }
