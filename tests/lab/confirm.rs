@@ -200,6 +200,7 @@ fn packets_of_full_size_pass_before_a_larger_mtu_stays() {
     // Alone there is nobody to send them to.
     hosts.first().sh("ip link set eth1 mtu 1400");
     let told = Told::by(&mtu(1500, &["--limit", hosts.first().0]), 2);
+    assert_eq!(told.status("mtu:eth1"), "failed", "{}", told.run.stdout);
     assert!(told.run.stdout.contains("`path_mtu` needs two at once"), "{}", told.run.stdout);
     assert_eq!(hosts.first().sh("cat /sys/class/net/eth1/mtu; ip link set eth1 mtu 1500"), "1400\n");
 }

@@ -65,6 +65,12 @@ impl Canary {
         (state.lost, state.batch) = (0, hosts);
     }
 
+    /// Whether there will be no other host to send packets to: it is the only one of its batch, and none has come through.
+    pub(super) fn alone(&self, host: &str) -> bool {
+        let state = self.state();
+        self.pair && state.batch < 2 && state.raised.iter().all(|(other, _)| other == host)
+    }
+
     /// Waits until this host may go.
     ///
     /// # Errors
@@ -192,6 +198,12 @@ mod tests {
         });
         canary.enter(&go).unwrap().rolled_back(&"n2".into());
         assert_eq!(canary.enter(&go).err().unwrap(), "it was rolled back on n2, and is made on no other host");
+        // Packets are sent to another host of the batch, or to one that has come through.
+        let pair = Canary::new(None, true);
+        pair.batch(1);
+        assert!(pair.alone("n1") && !canary.alone("n1"));
+        pair.state().raised.push(("n0".to_owned(), Vec::new()));
+        assert!(!pair.alone("n1"));
         // Of ten hosts one may be lost: the next one goes first then.
         let canary = Canary::new(Some(10.0), false);
         canary.batch(10);

@@ -132,6 +132,14 @@ impl Going<'_> {
             plan.taken_back(segment, Status::Failed, &problem, None);
             return Ok(true);
         }
+        if !guard.raises.is_empty() && self.visit.canary.is_some_and(|canary| canary.alone(&self.visit.target.host)) {
+            let message =
+                "`path_mtu` needs two at once that raise their MTU, and this host is the only one of its batch";
+            let hint = "let --limit and the first size of `serial` be two hosts at least, or leave `path_mtu` out";
+            let problem = Problem { kind: "risk", message: message.to_owned(), hint: Some(hint.to_owned()) };
+            plan.taken_back(segment, Status::Failed, &problem, None);
+            return Ok(true);
+        }
         // Others only go when the first has come through.
         let ticket = match self.visit.canary.map(|canary| canary.enter(&self.visit.shared.interrupted)) {
             None => None,
