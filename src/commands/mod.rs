@@ -16,7 +16,7 @@ pub mod verify;
 
 use crate::cli::{Hosts, Reach};
 use crate::engine::batch::Folders;
-use crate::engine::host::{Limits, Shared};
+use crate::engine::visit::{Limits, Shared};
 use crate::error::{Error, Errors};
 use crate::event::RunStarted;
 use crate::inventory::vault::{Identity, PasswordSource, Vault};

@@ -5,8 +5,8 @@ use super::{
     unlock, vault,
 };
 use crate::cli::{Hosts, Reach};
-use crate::engine::host::{Site, Visit};
 use crate::engine::run::survey;
+use crate::engine::visit::{Site, Visit};
 use crate::error::{Error, Errors};
 use crate::event::{Event, RunStarted};
 use crate::plan::Policy;

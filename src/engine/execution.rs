@@ -3,8 +3,9 @@
 use super::batch::{Batch, Change, LOCK_SECONDS, Verb};
 use super::boot::Note;
 use super::guard::Standing;
-use super::host::{Going, Stop};
+use super::host::Going;
 use super::reader::{Ending, Reader};
+use super::visit::Stop;
 use crate::event::{Event, Problem};
 use crate::plan::{Owed, Ran, STEP_SECONDS, Segment, Who, Work};
 use crate::resource::{Answers, Inquiry};

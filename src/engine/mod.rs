@@ -12,6 +12,7 @@ mod rights;
 mod rolling;
 mod round;
 pub mod run;
+pub mod visit;
 
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,11 @@
 
 use super::boot::{Left, Reboot, Trip, Turn};
 use super::guard::Canary;
-use super::host::{Visit, Visited};
 use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
 use super::run::{Host, Ledger, Options, Play, bug, host_event};
-use super::{boot, host::Shared};
+use super::visit::{Visit, Visited};
+use super::{boot, visit::Shared};
 use crate::event::{Event, HostEvent, HostStatus, Problem, Status, Warning};
 use crate::transport::FailureKind;
 use std::sync::atomic::Ordering;

@@ -3,8 +3,8 @@
 use super::boot::{Drain, Reboot, Way};
 use super::exam::{Exam, examine};
 use super::guard::{Canary, Proof};
-use super::host::{Shared, Site};
 use super::rolling::Away;
+use super::visit::{Shared, Site};
 use super::{pool, rolling};
 use crate::event::{
     BootsPlanned, Event, HostEvent, HostStatus, HostTotal, PlayStarted, Problem, RunFinished, Status, Warning,

@@ -3,8 +3,8 @@
 
 use super::batch::Folders;
 use super::boot::Way;
-use super::host::{Limits, Shared, Site};
 use super::run::{Host, Options, Play, run};
+use super::visit::{Limits, Shared, Site};
 use crate::error::Error;
 use crate::event::{Event, HostStatus, Status};
 use crate::plan::Policy;

@@ -3,7 +3,7 @@
 use super::drain::{self, Drained};
 use super::{Drain, pulse::Pulse};
 use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, pause, pulse_of, refused};
-use crate::engine::host::Visit;
+use crate::engine::visit::Visit;
 use crate::event::{BootStep, Problem};
 use crate::plan::{Boot, Rung};
 use crate::shell::Script;

@@ -11,7 +11,8 @@ pub use drain::Drain;
 pub use note::{Note, whence};
 
 use self::pulse::{Lack, Pulse};
-use super::host::{Kept, Machine, Paused, Place, Visit};
+use super::host::Kept;
+use super::visit::{Machine, Paused, Place, Visit};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem};
 use crate::plan::Boot;
 use crate::playbook::Batch;

@@ -3,7 +3,7 @@
 use super::down::PATIENCE;
 use super::pulse::{Lack, Pulse};
 use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, busy, drain, note, pause, pulse_of};
-use crate::engine::host::{Machine, Visit, Visited};
+use crate::engine::visit::{Machine, Visit, Visited};
 use crate::event::{BootStep, HostEvent, HostStatus, Problem};
 use crate::plan::Rung;
 use crate::resource::cards;

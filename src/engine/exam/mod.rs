@@ -5,9 +5,10 @@ mod pairs;
 mod path_mtu;
 
 use super::guard::Proof;
-use super::host::{Going, Kept, Shared, Stop, Visit};
+use super::host::{Going, Kept};
 use super::pool;
 use super::run::{Host, bug};
+use super::visit::{Shared, Stop, Visit};
 use crate::event::{Event, HostEvent, Problem, Verdict, Warning};
 use crate::facts;
 use crate::finding::{self, Finding};

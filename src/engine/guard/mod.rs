@@ -10,8 +10,9 @@ pub use canary::Canary;
 
 use super::batch::Verb;
 use super::execution::{Errand, Report, ended, problem};
-use super::host::{Going, Stop};
+use super::host::Going;
 use super::reader::Ending;
+use super::visit::Stop;
 use crate::event::{Problem, Status};
 use crate::plan::{Guard, Plan, Segment};
 use crate::resource::probes::line::CommandLine;
