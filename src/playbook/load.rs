@@ -12,7 +12,6 @@ use crate::inventory::{self, vault::Vault};
 use crate::resource::spec::{self, Env, Spec};
 use crate::resource::{self, AnyType, Predicate};
 use crate::source::{self, Source, Span};
-use crate::verify::suite;
 use crate::yaml::{self, Node};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -50,30 +49,6 @@ impl Playbook {
         let source = Source::new(name, text);
         let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
         Loader::new(resource::find, &known, vault).plays(Path::new("."), &source, node.as_ref())
-    }
-
-    /// Reads a suite of checks, as [`Playbook::load`] does a playbook.
-    ///
-    /// # Errors
-    /// Everything that is wrong in it.
-    pub fn load_suite(path: &Path, vault: &Vault) -> Result<Playbook, Errors> {
-        let known = Vec::new;
-        let mut loader = Loader::new(|_| None, &known, vault);
-        loader.suite = true;
-        template::deep(|| loader.playbook(path))
-    }
-
-    /// The same of a text that no file holds; `name` stands for it in errors.
-    ///
-    /// # Errors
-    /// Everything that is wrong in it.
-    pub fn suite_of_text(name: &str, text: String, vault: &Vault) -> Result<Playbook, Errors> {
-        let source = Source::new(name, text);
-        let node = yaml::load_one(&source, Kind::Playbook)?.filter(|n| !n.is_null());
-        let known = Vec::new;
-        let mut loader = Loader::new(|_| None, &known, vault);
-        loader.suite = true;
-        loader.plays(Path::new("."), &source, node.as_ref())
     }
 
     /// The folder that it lies in.
@@ -138,8 +113,8 @@ pub(super) struct Loader<'l> {
     /// How many files have been included.
     included: usize,
     /// Whether it reads a suite, whose plays have checks in place of resources.
-    suite: bool,
-    errors: Vec<Error>,
+    pub(super) suite: bool,
+    pub(super) errors: Vec<Error>,
 }
 
 /// What a file's resources take over from what includes it.
@@ -170,7 +145,7 @@ impl<'l> Loader<'l> {
         &mut self.errors[last]
     }
 
-    fn hinted(&mut self, span: &Span, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn hinted(&mut self, span: &Span, message: impl Into<String>, hint: impl Into<String>) {
         self.error(span, message).hints.push(hint.into());
     }
 
@@ -181,7 +156,7 @@ impl<'l> Loader<'l> {
         }
     }
 
-    fn plays(&mut self, path: &Path, source: &Arc<Source>, node: Option<&Node>) -> Result<Playbook, Errors> {
+    pub(super) fn plays(&mut self, path: &Path, source: &Arc<Source>, node: Option<&Node>) -> Result<Playbook, Errors> {
         let mut plays = Vec::new();
         match node.map(|node| (node, node.as_seq())) {
             None => {
@@ -368,51 +343,6 @@ impl<'l> Loader<'l> {
             read: RwLock::new(read),
             found: RwLock::default(),
         })
-    }
-
-    /// The checks of a play: `checks` of a suite, `verify` of a playbook.
-    fn checks(&mut self, node: &Node) -> Vec<Node> {
-        let key = if self.suite { "checks" } else { "verify" };
-        let others: &[(&str, &str)] = if self.suite {
-            const APPLY: &str = "a suite only looks: what changes hosts stands in a playbook, for netplay apply";
-            &[
-                ("resources", APPLY),
-                ("handlers", APPLY),
-                ("reboot", APPLY),
-                ("confirm", APPLY),
-                ("serial", APPLY),
-                ("max_fail_percentage", APPLY),
-                ("on_error", APPLY),
-                ("tags", APPLY),
-                ("verify", "in a suite it is called `checks`"),
-            ]
-        } else {
-            &[("checks", "a play of a suite has it, for netplay verify; in a playbook it is called `verify`")]
-        };
-        for (other, hint) in others {
-            if let Some((name, _)) = node.as_map().and_then(|m| m.iter().find(|(k, _)| k.text() == Some(other))) {
-                self.hinted(&name.span, format!("a play can't have `{other}` here"), *hint);
-            }
-        }
-        let Some(list) = node.get(key).filter(|n| !n.is_null()) else {
-            if self.suite {
-                self.hinted(&node.span, "the play has no checks", "add `checks:` and a list, such as `- ports: {}`");
-            }
-            return Vec::new();
-        };
-        let Some(items) = list.as_seq() else {
-            let message = format!("`{key}` is a list of checks, not {}", list.describe());
-            self.hinted(&list.span, message, "begin each of them with `- `");
-            return Vec::new();
-        };
-        for item in items {
-            template::check(item, &mut self.errors);
-            let wrong = suite::wrong(item);
-            let sound = wrong.is_empty() && !template::templated(item);
-            self.errors.extend(wrong);
-            self.errors.extend(sound.then(|| suite::read(item).err()).flatten());
-        }
-        items.to_vec()
     }
 
     fn entries(&mut self, list: &Node, what: &str, outer: &Outer, into: &mut Vec<Entry>) {

@@ -4,6 +4,7 @@
 //! then rendered for each of its hosts, by [`Play::variables`] and [`Play::render`]; both can run for many hosts at
 //! once. Templates and conditions are compiled once, and a resource without any is read once for all hosts.
 
+mod checks;
 mod confirm;
 mod keys;
 mod load;
