@@ -62,6 +62,8 @@ struct Round<'r> {
     /// Those that wait for something of their own.
     due: Vec<(Instant, usize, Box<Trip>)>,
     census: Census,
+    /// Whether a scheduler has a view of it.
+    scheduled: bool,
 }
 
 type Desk = pool::Desk<Job, Told>;
@@ -112,6 +114,7 @@ impl Ledger {
             waiting: Vec::new(),
             due: Vec::new(),
             census: Census::Open,
+            scheduled: batch.iter().any(|host| host.way.drain.census().is_some()),
         };
         pool::crew(options.forks.min(batch.len()), work, |desk| round.owner(shared, desk, sink));
         round.lost
@@ -363,7 +366,7 @@ impl Round<'_> {
         self.waiting.sort_by_key(|(at, trip)| (!trip.begun(), *at));
         let domains: Vec<Option<String>> = self.waiting.iter().map(|(at, _)| self.domain(&self.name(*at))).collect();
         match rolling::admit(self.ledger.most, &self.ledger.away, &domains) {
-            Admission::Go(going) if !going.is_empty() && since.elapsed() > FRESH => {
+            Admission::Go(going) if self.scheduled && !going.is_empty() && since.elapsed() > FRESH => {
                 self.ask(self.waiting[0].0, desk);
             }
             Admission::Go(going) => {

@@ -213,22 +213,21 @@ fn a_host_that_boots_meanwhile_takes_it_back_before_its_network_is_up() {
     let before = host.sh(&format!("cat {path}"));
     let boots = host.boots();
     let netplay = play(&hosts, "{timeout: 600}", &restarted(path, MOVED, "systemd-networkd"));
-    let mut child = netplay.start();
+    let child = netplay.start();
     wait_for(host, "ip -br -4 address show eth0 | grep -q 10.99.222.222");
     host.reset();
     host.wait_for_boot(boots + 1);
-    let told = Told::from(Run::from(child_output(&mut child)));
+    let told = Told::from(Run::from(child.wait_with_output().unwrap()));
     assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
     assert_eq!(host.sh(&format!("cat {path}")), before);
     disarmed(host);
 }
 
-fn child_output(child: &mut std::process::Child) -> std::process::Output {
-    use std::io::Read as _;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-    child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
-    std::process::Output { status: child.wait().unwrap(), stdout, stderr }
+/// Starts it, and waits until a change waits for its confirmation on this host.
+fn armed(netplay: &Netplay, host: Host<'_>) -> std::process::Child {
+    let child = netplay.start();
+    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    child
 }
 
 #[test]
@@ -238,11 +237,10 @@ fn a_change_is_taken_back_though_the_process_that_would_is_killed() {
     tables(host);
     let before = rules(host);
     let netplay = play(&hosts, "{timeout: 600}", DROP);
-    let mut child = netplay.start();
-    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    let child = armed(&netplay, host);
     host.sh("systemctl kill --signal=KILL netplay-guard.service");
     let start = Instant::now();
-    let told = Told::from(Run::from(child_output(&mut child)).exits(2));
+    let told = Told::from(Run::from(child.wait_with_output().unwrap()).exits(2));
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
     assert_eq!(told.status("firewall_rule:lock-out"), "rolled_back", "{}", told.run.stdout);
     assert_eq!(rules(host), before);
@@ -256,8 +254,7 @@ fn a_controller_that_dies_leaves_nothing_changed() {
     tables(host);
     let before = rules(host);
     let netplay = play(&hosts, "{timeout: 6}", DROP);
-    let mut child = netplay.start();
-    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    let mut child = armed(&netplay, host);
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for(host, "test -e /var/lib/netplay/armed/undone");
@@ -282,8 +279,7 @@ fn while_one_waits_for_its_confirmation_no_other_changes_the_host() {
         "{timeout: 600, command: 'sleep 5'}",
         "  resources:\n    - mtu: {interface: eth0, mtu: 1400, persist: false}\n",
     );
-    let child = netplay.start();
-    wait_for(host, "test -e /run/netplay/ended");
+    let child = armed(&netplay, host);
     // The timer that takes it back, should all else be gone, doesn't depend on the clock.
     let timer = host.sh("systemctl show netplay-late.timer -p TimersMonotonic -p TimersCalendar");
     assert!(timer.contains("OnActiveUSec") && !timer.contains("OnCalendar"), "{timer}");
@@ -383,8 +379,7 @@ fn a_bastion_that_dies_in_between_costs_the_change_and_nothing_else() {
     let config = std::path::Path::new(crate::harness::env("LAB_INVENTORY")).with_file_name("ssh_config");
     let way = format!("{}: {{ansible_ssh_common_args: -F {} -J {}, ", host.0, config.display(), jump.0);
     let netplay = netplay.file("inventory.yaml", &inventory.replace(&format!("{}: {{", host.0), &way));
-    let child = netplay.start();
-    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    let child = armed(&netplay, host);
     jump.freeze();
     wait_for(host, "test -e /var/lib/netplay/armed/undone");
     jump.thaw();
@@ -404,8 +399,7 @@ fn a_second_interruption_ends_the_run_and_the_host_takes_it_back() {
         "{timeout: 8}",
         "  resources:\n    - firewall_rule: {name: lock-out, port: 22, protocol: tcp, action: drop}\n",
     );
-    let child = netplay.start();
-    wait_for(host, "test -e /var/lib/netplay/armed/back && test -e /run/netplay/ended");
+    let child = armed(&netplay, host);
     let start = Instant::now();
     for _ in 0..2 {
         crate::breaks::signal(&child, "INT");
