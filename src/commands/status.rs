@@ -3,7 +3,9 @@
 
 use super::survey::{self, Judgement};
 use crate::cli;
+use crate::engine::batch::STANDING;
 use crate::engine::boot::Note;
+use crate::engine::guard::{END, Standing};
 use crate::error::Errors;
 use crate::event::{CommandOutput, Event};
 use crate::plan::Rung;
@@ -17,13 +19,8 @@ struct Open;
 
 const ASK: &str = r#"[ "$(id -u)" = 0 ] || { echo 'netplay keeps what it knows where only root may read it' >&2; exit 1; }
 echo "now $(cat /proc/sys/kernel/random/boot_id)"
+standing
 [ ! -e "$L/reboot" ] || { echo "noted $L/reboot"; head -c 65536 "$L/reboot" 2>/dev/null | tr -d '\000' | sed 's/^/note /'; echo; }
-if [ -f "$L/armed/about" ]; then
-  s=kept; [ ! -e "$L/armed/undone" ] || s=undone; [ ! -e "$L/armed/failed" ] || s=failed
-  [ ! -e "$L/armed/back" ] && [ ! -e "$L/armed/undoing" ] || s=waits
-  [ "$s" != waits ] || { [ -e "$R/guard" ] && ! ( exec 8>>"$R/guard" && flock -n 8 ) 2>/dev/null; } || s=forsaken
-  [ "$s" = kept ] || echo "armed $s $(head -n 1 "$L/armed/about")"
-fi
 for f in "$L/pending/"*; do [ ! -f "$f" ] || while IFS= read -r l; do echo "pending ${f##*/} $l"; done <"$f"; done
 for f in "$L/owed/"*; do
   [ -f "$f" ] || continue
@@ -37,7 +34,7 @@ impl Group for Open {
     const NAME: &'static str = "what is open";
     fn compose(_: &[&str]) -> Vec<Fragment> {
         let folders = crate::engine::batch::Folders::default();
-        vec![Script::new().set("L", &folders.state).set("R", &folders.run).line(ASK).into()]
+        vec![Script::new().set("L", &folders.state).set("R", &folders.run).line(STANDING.as_str()).line(ASK).into()]
     }
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Output, Trouble>> {
         args.iter().map(|_| outputs.first().cloned().ok_or_else(|| Trouble::new("no answer"))).collect()
@@ -66,8 +63,10 @@ pub fn run(args: &cli::Facts, argv: &[OsString]) -> Result<u8, Errors> {
 
 /// What a host answered, in words.
 fn told(answer: &str) -> String {
-    let of = |key: &str| answer.lines().filter_map(|l| l.strip_prefix(key)?.strip_prefix(' ')).collect::<Vec<_>>();
-    let now = of("now").first().copied().unwrap_or_default();
+    // Behind what stands of what was armed, whose own words may be anything.
+    let rest = answer.split_once(&format!("\n{END}\n")).map_or(answer, |(_, rest)| rest);
+    let now = answer.lines().next().and_then(|line| line.strip_prefix("now ")).unwrap_or_default();
+    let of = |key: &str| rest.lines().filter_map(|l| l.strip_prefix(key)?.strip_prefix(' ')).collect::<Vec<_>>();
     let mut lines = Vec::new();
     if let Some(note) = Note::read(&of("note").join("\n")) {
         let what = match note.rung {
@@ -89,21 +88,7 @@ fn told(answer: &str) -> String {
         lines
             .push(format!("what is noted in {path} of a boot can't be read: remove it if no run is booting this host"));
     }
-    if let Some(armed) = of("armed").first() {
-        let (stage, about) = armed.split_once(' ').unwrap_or((armed, ""));
-        let change = format!("{about} made a change that could have cut the host off");
-        lines.push(match stage {
-            "failed" => format!(
-                "{change}, and not all of it could be taken back: `sh /var/lib/netplay/armed/undone again` tries it \
-                                 once more; see /var/lib/netplay/armed/log"
-            ),
-            "forsaken" => format!(
-                "{change}; nobody has confirmed it, and what was to take it back is gone: the next apply that changes the host does so"
-            ),
-            "undone" => format!("{change}; nobody confirmed it, and it was taken back"),
-            _ => format!("{change}; it isn't confirmed, and the host takes it back by itself"),
-        });
-    }
+    lines.extend(Standing::of_state(answer).map(|standing| standing.told()));
     for pending in of("pending") {
         let words: Vec<&str> = pending.split_whitespace().collect();
         let [card, parameter, wanted, _, boot, loads] = words.as_slice() else { continue };
@@ -128,13 +113,18 @@ mod tests {
     #[test]
     fn what_is_open_is_told_in_words() {
         assert_eq!(told("now b\n"), "nothing is open\n");
-        let armed = |stage: &str| told(&format!("now b\narmed {stage} run r1 of root@head 7\n"));
-        assert!(armed("waits").contains("run r1 of root@head 7") && armed("waits").contains("takes it back by itself"));
-        assert!(armed("undone").contains("it was taken back") && armed("failed").contains("armed/undone again"));
-        assert!(
-            armed("forsaken").starts_with("run r1 of root@head 7 made a change")
-                && armed("forsaken").contains("the next apply")
-        );
+        let armed = |stage: &str, more: &str| {
+            told(&format!("now b\narmed\n{stage} run r1 of root@head 7\n{more}\nend of armed\n"))
+        };
+        let waits = armed("ended", "");
+        assert!(waits.contains("run r1 of root@head 7") && waits.contains("it will be taken back"), "{waits}");
+        assert!(armed("undone", "").contains("it was taken back"));
+        // What the way back said may be anything.
+        let failed = armed("failed", "pending 0000:86:00.0 A 1 0 b reboot\nno such link");
+        assert!(failed.contains("no such link; ") && failed.contains("armed/undone again"), "{failed}");
+        assert!(!failed.contains("waits for a boot"), "{failed}");
+        let forsaken = armed("running", "no systemd\nforsaken");
+        assert!(forsaken.contains("is gone: the next run that changes the host takes it back first"), "{forsaken}");
         let rubbish = told("now b\nnoted /var/lib/netplay/reboot\nnote run r1\n");
         assert!(rubbish.starts_with("what is noted in /var/lib/netplay/reboot of a boot can't be read"), "{rubbish}");
         let answer = "now b\nnote run r1\nnote rung reboot\nnote drain slurm n1\nnote why mlxconfig:all (A)\nnote boot_id a\nnote since \

@@ -101,6 +101,19 @@ static FUNCTIONS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     include_str!("batch.sh").split("\n\n").map(paragraph).filter(|(_, sent)| !sent.is_empty()).collect()
 });
 
+fn functions(out: &mut String, needed: impl Fn(&str) -> bool) {
+    for (_, text) in FUNCTIONS.iter().filter(|(name, _)| needed(name)) {
+        out.push_str(text);
+    }
+}
+
+/// The function `standing`, for a script that needs nothing else of it, but L and R.
+pub static STANDING: LazyLock<String> = LazyLock::new(|| {
+    let mut out = String::new();
+    functions(&mut out, |name| matches!(name, "forsaken" | "standing"));
+    out
+});
+
 impl Batch<'_> {
     /// The script.
     pub fn compose(&self) -> String {
@@ -115,7 +128,7 @@ impl Batch<'_> {
             out.push_str(LED);
             out.push_str(REPLACE);
         }
-        self.functions(&mut out, |name| match name {
+        functions(&mut out, |name| match name {
             "step" | "run" | "ready" | "frame" => steps,
             "put" | "lock" | "nolock" | "changed" => self.change.is_some(),
             "count" => self.change.is_some() || self.found.is_some(),
@@ -173,12 +186,6 @@ impl Batch<'_> {
         out
     }
 
-    fn functions(&self, out: &mut String, needed: impl Fn(&str) -> bool) {
-        for (_, text) in FUNCTIONS.iter().filter(|(name, _)| needed(name)) {
-            out.push_str(text);
-        }
-    }
-
     fn joins(&self) -> bool {
         self.change.is_some_and(|c| c.pieces.iter().any(|p| matches!(p.work, Work::Joint(..))))
     }
@@ -193,7 +200,7 @@ impl Batch<'_> {
         );
         steps.push_str(LED);
         steps.push_str(REPLACE);
-        self.functions(&mut steps, |name| match name {
+        functions(&mut steps, |name| match name {
             "" | "lim" | "limited" | "step" | "run" | "ready" | "frame" | "put" => true,
             "parts" => self.joins(),
             _ => false,

@@ -158,7 +158,7 @@ impl Going<'_> {
         }
         let complete = *reader.ending() == Ending::Complete;
         let answers = complete.then(|| errand.inquiry.answers(reader.outputs(errand.inquiry.fragments())));
-        let standing = reader.state().and_then(|state| standing(&state));
+        let standing = reader.state().and_then(|state| Standing::of_state(&state));
         self.kept.standing.clone_from(&standing);
         Ok(Report { answers, steps: reader.steps(), ending: reader.ending().clone(), failure, owed, standing })
     }
@@ -254,15 +254,6 @@ pub(super) fn ended(ending: &Ending) -> Problem {
         _ => (FailureKind::Lost.name(), "the host's shell ended in the middle".to_owned(), None),
     };
     Problem { kind, message, hint: hint.map(str::to_owned) }
-}
-
-/// What the state tells of what was armed.
-fn standing(state: &str) -> Option<Standing> {
-    let lines: Vec<&str> = state.lines().skip(1).take_while(|l| *l != "end of armed").collect();
-    match lines.as_slice() {
-        ["armed", rest @ ..] => Standing::read(rest),
-        _ => None,
-    }
 }
 
 /// 16 random hexadecimal digits.

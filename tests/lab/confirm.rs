@@ -258,6 +258,8 @@ fn a_controller_that_dies_leaves_nothing_changed() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for(host, "test -e /var/lib/netplay/armed/undone");
+    let status = Netplay::new(&hosts, &["status", "-i", "inventory.yaml"]).run().exits(0).stdout;
+    assert!(status.contains("of root@") && status.contains("; nobody confirmed it, and it was taken back"), "{status}");
     assert_eq!(rules(host), before);
     // The next run says so, and goes on.
     let other = play(

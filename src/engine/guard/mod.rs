@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// What stands on a host of what was armed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
+pub struct Standing {
     /// How far it is.
     pub(super) stage: Armed,
     /// The run, and who it was: `run 20261201T… of root@head1 4711`.
@@ -46,6 +46,9 @@ pub struct Proof {
     pub path_mtu: bool,
 }
 
+/// The line behind what a host tells of it.
+pub const END: &str = "end of armed";
+
 /// How far what was armed is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Armed {
@@ -64,8 +67,10 @@ pub(super) enum Armed {
 }
 
 impl Standing {
-    /// Reads its lines: `STAGE ABOUT`, then what the way back said.
-    pub(super) fn read(lines: &[&str]) -> Option<Standing> {
+    /// Reads it behind the first line of what a host tells: `armed`, then `STAGE ABOUT`, then what the way back said.
+    pub fn of_state(state: &str) -> Option<Standing> {
+        let lines: Vec<&str> = state.lines().skip(1).take_while(|l| *l != END).collect();
+        let ["armed", lines @ ..] = lines.as_slice() else { return None };
         let (stage, about) = lines.first()?.split_once(' ')?;
         let stage = match stage {
             "running" => Armed::Running,
@@ -86,8 +91,8 @@ impl Standing {
         self.about.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// What a later run says of it.
-    pub(super) fn told(&self) -> String {
+    /// What is said of it later.
+    pub fn told(&self) -> String {
         let what = format!("{} made a change that could have cut the host off", self.about);
         match self.stage {
             Armed::Running | Armed::Ended | Armed::Undoing if self.forsaken => format!(
@@ -97,7 +102,10 @@ impl Standing {
             Armed::Running | Armed::Ended => format!("{what}, and it isn't confirmed yet: it will be taken back"),
             Armed::Undoing => format!("{what}, and it is being taken back"),
             Armed::Undone => format!("{what}; nobody confirmed it, and it was taken back"),
-            Armed::Failed => failed(self).message,
+            Armed::Failed => {
+                let Problem { message, hint, .. } = failed(self);
+                [Some(message), hint].into_iter().flatten().collect::<Vec<_>>().join("; ")
+            }
             Armed::Kept => format!("{what}, and it was confirmed"),
         }
     }
