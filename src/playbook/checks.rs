@@ -72,6 +72,9 @@ impl<'l> Loader<'l> {
             self.hinted(&list.span, message, "begin each of them with `- `");
             return Vec::new();
         };
+        if items.is_empty() && self.suite {
+            self.hinted(&list.span, "the play has no checks", "add one, such as `- ports: {}`");
+        }
         for item in items {
             template::check(item, &mut self.errors);
             let wrong = suite::wrong(item);
@@ -80,5 +83,25 @@ impl<'l> Loader<'l> {
             self.errors.extend(sound.then(|| suite::read(item).err()).flatten());
         }
         items.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> String {
+        let suite = Playbook::suite_of_text("suite.yaml", text.to_owned(), &Vault::default());
+        suite.map_or_else(|errors| errors.to_string(), |_| "good".to_owned())
+    }
+
+    #[test]
+    fn what_a_suite_lacks_is_told() {
+        assert_eq!(told("- hosts: all\n  checks: [ports]\n"), "good");
+        for none in ["- hosts: all\n", "- hosts: all\n  checks: []\n"] {
+            assert!(told(none).contains("the play has no checks"), "{none}");
+        }
+        let keys = told("- hosts: all\n  checks: [{ports: {x: 1}}]\n");
+        assert!(keys.contains("unknown key `x` in `ports`") && keys.contains("it takes no keys"), "{keys}");
     }
 }

@@ -64,9 +64,10 @@ pub fn check(what: &str, node: &Node, keys: &[Key]) -> Vec<Error> {
                 errors.push(Error::playbook(&key.span, format!("{what} has no key `{name}`")).hint(*doc));
             }
             Some(_) => {}
-            None => errors.push(
-                Error::playbook(&key.span, format!("unknown key `{name}` in {what}")).hint(suggest(name, &known)),
-            ),
+            None => {
+                let hint = if known.is_empty() { "it takes no keys".to_owned() } else { suggest(name, &known) };
+                errors.push(Error::playbook(&key.span, format!("unknown key `{name}` in {what}")).hint(hint));
+            }
         }
     }
     for key in keys.iter().filter(|k| k.default == Need::Required && node.get(k.name).is_none()) {

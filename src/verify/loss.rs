@@ -55,7 +55,11 @@ pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
         value: Some(percent),
         wanted: Some(0.0),
         reason,
-        fault: (lost > 0).then_some(Fault::Lossy),
+        fault: match lost {
+            0 => None,
+            all if all == sent => Some(Fault::Silent),
+            _ => Some(Fault::Lossy),
+        },
         judged: true,
     }
 }
@@ -75,7 +79,7 @@ mod tests {
         assert_eq!(judged(1000, 980, Some(990)), (Some(1.0), Some(Fault::Lossy)));
         assert_eq!(judged(1000, 990, None), (Some(1.0), Some(Fault::Lossy)), "where it can't be counted, both ways do");
         assert_eq!(judged(1000, 1000, Some(1007)), (Some(0.0), None), "others ping too");
-        assert_eq!(judged(1000, 0, Some(0)), (Some(100.0), Some(Fault::Lossy)));
+        assert_eq!(judged(1000, 0, Some(0)), (Some(100.0), Some(Fault::Silent)), "none passes: that is no loss");
         assert_eq!(judged(0, 0, Some(0)), (None, Some(Fault::Failed { sender: true })));
     }
 }

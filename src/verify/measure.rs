@@ -24,8 +24,10 @@ pub struct Way {
 pub enum Fault {
     /// Less than was wanted came through.
     Slow,
-    /// Packets were lost.
+    /// Some packets were lost.
     Lossy,
+    /// All were.
+    Silent,
     /// No connection to the test's server came to be.
     Blocked {
         /// Its port.
@@ -86,7 +88,9 @@ impl Measured {
         let good = match self.fault {
             _ if !self.judged => return None,
             None => true,
-            Some(Fault::Slow | Fault::Lossy | Fault::Blocked { .. } | Fault::Device | Fault::Timeout) => false,
+            Some(
+                Fault::Slow | Fault::Lossy | Fault::Silent | Fault::Blocked { .. } | Fault::Device | Fault::Timeout,
+            ) => false,
             Some(Fault::Missing { .. } | Fault::Failed { .. }) => return None,
         };
         Some(Tested { from: self.way.from, to: self.way.to, good })
@@ -163,7 +167,9 @@ pub fn judge(
         match &one.fault {
             _ if !one.judged => judged.verdicts.push(verdict.skipped()),
             None => judged.verdicts.push(verdict),
-            Some(Fault::Slow | Fault::Lossy | Fault::Blocked { .. } | Fault::Device | Fault::Timeout) => {
+            Some(
+                Fault::Slow | Fault::Lossy | Fault::Silent | Fault::Blocked { .. } | Fault::Device | Fault::Timeout,
+            ) => {
                 judged.verdicts.push(Verdict { ok: Some(false), ..verdict });
             }
             Some(Fault::Missing { sender, tool, package }) => {
@@ -221,7 +227,7 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured]
     let all = measured.iter().filter(concerned).filter(|one| one.tested().is_some()).count();
     let worst = those.iter().min_by(|a, b| {
         let key = |one: &Measured| match one.fault {
-            Some(Fault::Lossy) => one.value.map_or(f64::NEG_INFINITY, |v| -v),
+            Some(Fault::Lossy | Fault::Silent) => one.value.map_or(f64::NEG_INFINITY, |v| -v),
             _ => one.value.unwrap_or(f64::NEG_INFINITY),
         };
         key(a).total_cmp(&key(b))
@@ -233,6 +239,7 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured]
     });
     let known = match worst.and_then(|one| one.fault.as_ref()) {
         Some(Fault::Lossy) => &finding::PACKET_LOSS,
+        Some(Fault::Silent) => &finding::PEER_UNREACHABLE,
         Some(Fault::Blocked { .. }) => &finding::PORT_BLOCKED,
         Some(Fault::Device) => &finding::RDMA_UNUSABLE,
         Some(Fault::Timeout) => &finding::RDMA_TIMEOUT,
@@ -241,7 +248,13 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured]
     let network = ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first());
     let network = network.map_or_else(String::new, |address| super::fabric::network(address));
     let port = port.map_or_else(String::new, |p| p.to_string());
-    let words = [("interface", name(ends[0])), ("network", network.as_str()), ("port", &port), ("check", about.check)];
+    let words = [
+        ("interface", name(ends[0])),
+        ("network", network.as_str()),
+        ("port", &port),
+        ("check", about.check),
+        ("where", &place),
+    ];
     let mut good: Vec<String> = again
         .iter()
         .filter(bad)
@@ -330,6 +343,7 @@ mod tests {
             found.into_iter().map(|(name, hosts, _)| format!("{name} {hosts}")).collect::<Vec<_>>()
         };
         assert_eq!(of(Fault::Lossy), ["packet_loss n1"; 2], "one a rail");
+        assert_eq!(of(Fault::Silent), ["peer_unreachable n1"; 2]);
         assert_eq!(of(Fault::Blocked { port: 5201 }), ["port_blocked n1"; 2]);
         assert_eq!(of(Fault::Timeout), ["rdma_timeout n1"; 2]);
         assert_eq!(of(Fault::Failed { sender: false }), ["test_failed n1"], "all alike are one");

@@ -1,7 +1,7 @@
 //! `path_mtu`: packets of full size between hosts, and what follows where they don't pass.
 
 use super::blame::{Blamed, End, Tested};
-use super::fabric::{Node, facing, majority};
+use super::fabric::{Nic, Node, facing, majority, network};
 use super::ping::{Ping, Pong};
 use super::ports::down;
 use super::schedule::Round;
@@ -21,17 +21,25 @@ pub struct Trial {
     pub ping: Ping,
 }
 
-/// The MTU that each interface is to have, by its name: the one that is asked for, or that of most interfaces of this name, or of
-/// all where no other host has that name.
+/// The MTU that each interface is to have, by its name: the one that is asked for, or that of most interfaces of this name, or in
+/// its network where no other host has that name.
 pub fn sizes(nodes: &[Node], check: &PathMtu) -> HashMap<String, u32> {
-    let mut by_name = HashMap::<&str, Vec<u32>>::new();
+    let mut by_name = HashMap::<&str, Vec<&Nic>>::new();
+    let mut by_network = HashMap::<String, Vec<u32>>::new();
     for nic in nodes.iter().flat_map(|n| &n.nics) {
-        by_name.entry(&nic.name).or_default().push(nic.mtu);
+        by_name.entry(&nic.name).or_default().push(nic);
+        for address in &nic.addresses {
+            by_network.entry(network(address)).or_default().push(nic.mtu);
+        }
     }
-    let all = majority(by_name.values().flatten().copied());
-    let usual = |mtus: Vec<u32>| if mtus.len() > 1 { majority(mtus) } else { all };
-    let size = |mtus| check.mtu.or(usual(mtus).map(|(mtu, _)| mtu)).unwrap_or(1500);
-    by_name.into_iter().map(|(name, mtus)| (name.to_owned(), size(mtus))).collect()
+    let usual = |nics: &[&Nic]| match nics {
+        [only] => {
+            let around = only.addresses.iter().filter_map(|address| by_network.get(&network(address))).flatten();
+            majority(around.copied()).map_or(only.mtu, |(mtu, _)| mtu)
+        }
+        all => majority(all.iter().map(|nic| nic.mtu)).map_or(1500, |(mtu, _)| mtu),
+    };
+    by_name.into_iter().map(|(name, nics)| (name.to_owned(), check.mtu.unwrap_or_else(|| usual(&nics)))).collect()
 }
 
 /// What can be told without a packet: interfaces without a carrier, or whose own MTU is too small. They are tested no further.
@@ -168,13 +176,14 @@ impl Result {
     }
 }
 
-/// Where requests arrive in both directions and no answer does, addresses or routes are wrong: then the answers are what counts.
+/// Where requests arrive and no answer does, though what is sent the other way passes, the answers are what counts: a filter drops
+/// them, or, where it is so in both directions, addresses or routes are wrong.
 pub fn deaf(again: &mut [Result]) {
     let deaf = |r: &Result| r.arrived > Some(0) && matches!(r.whole, Pong::Counted { received: 0, .. });
-    let ways: BTreeSet<(End, End)> = again.iter().filter(|r| deaf(r)).map(|r| (r.trial.from, r.trial.to)).collect();
-    let both =
-        |r: &&mut Result| ways.contains(&(r.trial.from, r.trial.to)) && ways.contains(&(r.trial.to, r.trial.from));
-    again.iter_mut().filter(both).for_each(|r| r.arrived = None);
+    let way = |r: &Result| (r.trial.from, r.trial.to);
+    let pass: BTreeSet<(End, End)> = again.iter().filter(|r| r.arrived > Some(0)).map(way).collect();
+    let back = |r: &&mut Result| deaf(r) && pass.contains(&(r.trial.to, r.trial.from));
+    again.iter_mut().filter(back).for_each(|r| r.arrived = None);
 }
 
 /// Judges all pings: the first ones, and those that were made again, in which packets were counted where they arrived.
@@ -296,7 +305,7 @@ fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::fabric::Nic;
+    use super::super::blame;
     use super::*;
 
     fn nodes(mtus: &[u32]) -> Vec<Node> {
@@ -348,6 +357,50 @@ mod tests {
         };
         assert_eq!(again([3, 3]), [false, false]);
         assert_eq!(again([3, 0]), [true, false], "one direction is known to be good");
+    }
+
+    #[test]
+    fn a_host_whose_answers_are_dropped_is_named() {
+        // All requests arrive, and those to the host 1 are never answered.
+        let nodes = nodes(&[9000; 4]);
+        let sizes = sizes(&nodes, &PathMtu::default());
+        let asked = |trial: Trial, arrived| {
+            let received = if trial.to.0 == 1 { 0 } else { 3 };
+            Result { trial, whole: Pong::Counted { sent: 3, received }, small: None, arrived }
+        };
+        for pairs in [super::super::Pairs::Quick, super::super::Pairs::Full] {
+            let plan = plan(&nodes, &sizes, &pairs.rounds(4, 0), &BTreeSet::new());
+            let first: Vec<Result> = plan.into_values().flatten().map(|trial| asked(trial, None)).collect();
+            let tests: Vec<Tested> = first.iter().filter_map(Result::tested).collect();
+            let suspects = blame::suspects(&tests);
+            let again = blame::again(&suspects, &blame::proven(&tests, &suspects), |_, _| true);
+            let trials = again.iter().flat_map(|(a, b)| between(&nodes, &sizes, (a.0, b.0), &BTreeSet::new()));
+            let mut second: Vec<Result> = trials.map(|trial| asked(trial, Some(3))).collect();
+            deaf(&mut second);
+            let retried: Vec<Tested> = second.iter().filter_map(Result::tested).collect();
+            let named = blame::name(&tests, &retried);
+            assert_eq!(named, [Blamed::End { end: (1, 0), sends: false, gets: true }], "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn an_interface_that_others_have_by_no_name_or_network_is_measured_by_itself() {
+        let mut nodes = nodes(&[9000, 9000]);
+        nodes[0].nics.push(Nic {
+            name: "eth2".into(),
+            mtu: 1500,
+            addresses: vec!["10.2.0.1/16".into()],
+            ..Nic::default()
+        });
+        nodes[0].nics.push(Nic {
+            name: "ens9".into(),
+            mtu: 1500,
+            addresses: vec!["10.1.0.9/16".into()],
+            ..Nic::default()
+        });
+        let sizes = sizes(&nodes, &PathMtu::default());
+        assert_eq!(["eth1", "eth2", "ens9"].map(|name| sizes[name]), [9000, 1500, 9000]);
+        assert_eq!(super::sizes(&nodes[..1], &PathMtu::default())["eth2"], 1500, "alone");
     }
 
     #[test]

@@ -334,7 +334,11 @@ fn lacking(check: &Check, node: &Node, facts: &serde_json::Value, judged: &mut J
     for name in check.interfaces().iter().filter(|name| node.nic(name).is_none()) {
         let interfaces = facts["interfaces"].as_array().map(Vec::as_slice).unwrap_or_default();
         let known: Vec<&str> = interfaces.iter().filter_map(|i| i["name"].as_str()).collect();
-        let evidence = format!("it has no interface {name}; it has {}", known.join(", "));
+        let evidence = if known.contains(&name.as_str()) {
+            format!("{name} leads to no other host: it is a loopback, a port of another interface, or the like")
+        } else {
+            format!("it has no interface {name}; it has {}", known.join(", "))
+        };
         let words = [("interface", name.as_str())];
         let found = Finding::new(&finding::NO_PEER, [node.host.clone()], &*evidence, &words);
         judged.failed(Verdict::of(check.name(), &node.host, Some(name), evidence), found);

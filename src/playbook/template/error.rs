@@ -443,7 +443,14 @@ fn missing(lookup: &Lookup, place: Option<Span>, scope: &Arc<Scope>) -> Fail {
             let names = scope.names();
             let error = with(playbook(format!("the variable `{}` isn't defined", lookup.root)));
             let near = nearest(&lookup.root, names.iter().map(|n| &**n));
-            let error = near.map(|n| error.clone().hint(format!("did you mean `{n}`?"))).unwrap_or(error);
+            let error = match near {
+                // It is one of a host, and no host is there.
+                Some(near) if near == lookup.root => {
+                    error.hint("it differs from host to host, and what stands here is the same for the whole play")
+                }
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error,
+            };
             return Fail::undefined(known_elsewhere(&lookup.root).map(|h| error.clone().hint(h)).unwrap_or(error));
         }
         Err(Fail::Facts) => return Fail::Facts,
