@@ -160,6 +160,8 @@ pub struct Result {
     pub small: Option<Pong>,
     /// How many of the requests came to the other side, where that was counted.
     pub arrived: Option<u64>,
+    /// Whether the requests arrive and it is the answers that vanish.
+    pub unanswered: bool,
 }
 
 impl Result {
@@ -168,7 +170,7 @@ impl Result {
     pub fn tested(&self) -> Option<Tested> {
         let good = match (&self.whole, self.arrived) {
             (Pong::NoTool(_), _) => return None,
-            (_, Some(arrived)) => arrived > 0,
+            (_, Some(arrived)) => arrived > 0 && !self.unanswered,
             (Pong::Counted { received, .. }, None) => *received > 0,
             (Pong::TooLarge(_) | Pong::Failed(_), None) => false,
         };
@@ -183,7 +185,7 @@ pub fn deaf(again: &mut [Result]) {
     let way = |r: &Result| (r.trial.from, r.trial.to);
     let pass: BTreeSet<(End, End)> = again.iter().filter(|r| r.arrived > Some(0)).map(way).collect();
     let back = |r: &&mut Result| deaf(r) && pass.contains(&(r.trial.to, r.trial.from));
-    again.iter_mut().filter(back).for_each(|r| r.arrived = None);
+    again.iter_mut().filter(back).for_each(|r| r.unanswered = true);
 }
 
 /// Judges all pings: the first ones, and those that were made again, in which packets were counted where they arrived.
@@ -277,7 +279,12 @@ fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) ->
                 (false, true) => "what it gets",
                 _ => "both directions",
             };
-            let evidence = format!("{} ({direction}): {}, {}", name(*end), sample(*end), with(*end));
+            let unanswered = !sends && again.iter().any(|r| r.unanswered && r.trial.to == *end);
+            let (direction, sample) = match unanswered {
+                true => ("its answers", "requests arrive there, and no answer comes back".to_owned()),
+                false => (direction, sample(*end)),
+            };
+            let evidence = format!("{} ({direction}): {sample}, {}", name(*end), with(*end));
             build(&[*end], evidence, &format!("the port that {} of the host is plugged into", name(*end)))
         }
         Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => {
@@ -350,7 +357,13 @@ mod tests {
         let again = |arrived: [u64; 2]| {
             let trials = between(&nodes, &sizes, (0, 1), &BTreeSet::new());
             let whole = Pong::Counted { sent: 3, received: 0 };
-            let result = |(trial, arrived)| Result { trial, whole: whole.clone(), small: None, arrived: Some(arrived) };
+            let result = |(trial, arrived)| Result {
+                trial,
+                whole: whole.clone(),
+                small: None,
+                arrived: Some(arrived),
+                unanswered: false,
+            };
             let mut again: Vec<Result> = trials.into_iter().zip(arrived).map(result).collect();
             deaf(&mut again);
             again.iter().map(|r| r.tested().unwrap().good).collect::<Vec<_>>()
@@ -366,7 +379,7 @@ mod tests {
         let sizes = sizes(&nodes, &PathMtu::default());
         let asked = |trial: Trial, arrived| {
             let received = if trial.to.0 == 1 { 0 } else { 3 };
-            Result { trial, whole: Pong::Counted { sent: 3, received }, small: None, arrived }
+            Result { trial, whole: Pong::Counted { sent: 3, received }, small: None, arrived, unanswered: false }
         };
         for pairs in [super::super::Pairs::Quick, super::super::Pairs::Full] {
             let plan = plan(&nodes, &sizes, &pairs.rounds(4, 0), &BTreeSet::new());
@@ -415,8 +428,8 @@ mod tests {
                 &BTreeSet::new(),
             );
             let result = |trial: Trial| match trial.from.0 == 2 || trial.to.0 == 2 {
-                true => Result { trial, whole: whole.clone(), small: small.clone(), arrived: None },
-                false => Result { trial, whole: counted(3), small: None, arrived: None },
+                true => Result { trial, whole: whole.clone(), small: small.clone(), arrived: None, unanswered: false },
+                false => Result { trial, whole: counted(3), small: None, arrived: None, unanswered: false },
             };
             plan.into_values().flatten().map(result).collect()
         };

@@ -22,7 +22,9 @@ while [ "$servers" -gt 0 ]; do
   while ! listens "$port" && [ -d "/proc/$p" ] && [ $((i += 1)) -le 50 ]; do sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done
   if listens "$port"; then
     echo "server $port $p"; servers=$((servers - 1))
-  elif [ ! -d "/proc/$p" ] && [ $((tries += 1)) -gt 2 ]; then
+  elif [ -d "/proc/$p" ]; then
+    kill "$p" 2>/dev/null; echo "it runs, and listens to no port after 5 s"; break
+  elif [ $((tries += 1)) -gt 2 ]; then
     # It ends at once, and not because of its port: what it says then is told.
     timeout 5 "$@" "$port" 2>&1 </dev/null | tail -n 5; break
   fi
@@ -101,6 +103,14 @@ mod tests {
             let output =
                 shell.run_in_net("", serve("sh", &["sh", "-c", "echo no device; exit 1"], 7000, 1, 2).as_str());
             assert_eq!(super::served(&output.text()).complaint, ["no device"], "{shell:?}");
+            let hangs = serve("sh", &["sh", "-c", "exec sleep 77"], 7000, 1, 60);
+            let left = format!("{}\nsleep 1; pgrep -fx 'sleep 77'", hangs.as_str().replace("exit 0", ":"));
+            let output = shell.run_in_net("", &left);
+            assert_eq!(
+                super::served(&output.text()).complaint,
+                ["it runs, and listens to no port after 5 s"],
+                "{shell:?}"
+            );
         }
     }
 

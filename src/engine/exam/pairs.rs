@@ -155,7 +155,7 @@ pub(super) fn tcp(
         }
         if served.ports.len() < processes {
             lines.run(to, &server::end(&served.pids), 10)?;
-            let why = served.complaint.last().map_or("it ended at once", String::as_str);
+            let why = served.complaint.last().map_or("it says nothing", String::as_str);
             return Ok(Measured::failed(
                 way,
                 Fault::Failed { sender: false },

@@ -50,7 +50,13 @@ fn all(lines: &Lines<'_, '_>, (at, trials): &(usize, &[Trial]), small: bool) -> 
     let pings: Vec<ping::Ping> = trials.iter().map(|t| t.ping.clone()).collect();
     let output = lines.run(*at, &ping::tries(&pings, small), ping::seconds(pings.len()))?;
     let pongs = ping::read(&output.text(), pings.len());
-    let found = |(trial, (whole, small)): (&Trial, _)| Found { trial: trial.clone(), whole, small, arrived: None };
+    let found = |(trial, (whole, small)): (&Trial, _)| Found {
+        trial: trial.clone(),
+        whole,
+        small,
+        arrived: None,
+        unanswered: false,
+    };
     Ok(trials.iter().zip(pongs).map(found).collect())
 }
 
