@@ -71,6 +71,7 @@ impl Finding {
 
 /// All that can be found, in the order of the names.
 pub const FINDINGS: &[&Known] = &[
+    &DUPLICATE_ADDRESS,
     &ERROR_COUNTERS,
     &LINK_DOWN,
     &LINK_LAYER_DIFFERS,
@@ -91,6 +92,14 @@ pub const FINDINGS: &[&Known] = &[
     &TEST_FAILED,
     &TOOL_MISSING,
 ];
+
+/// Two hosts have one address.
+pub const DUPLICATE_ADDRESS: Known = Known {
+    name: "duplicate_address",
+    seen: "Two hosts have the same address on the same interface of the fabric.",
+    cause: "an address that came with a copied file or image, or was given twice",
+    remedy: "give one of them another address; `arping -D -I {interface} {address}` on a third host shows who answers",
+};
 
 /// Counters of errors rose.
 pub const ERROR_COUNTERS: Known = Known {

@@ -14,6 +14,8 @@ pub struct Node {
     pub nics: Vec<Nic>,
     /// All ports of RDMA devices.
     pub ports: Vec<Port>,
+    /// Interfaces that no check names and that have no address, by which they could be of the fabric.
+    pub bare: Vec<String>,
 }
 
 /// An interface of the fabric.
@@ -128,6 +130,8 @@ impl Node {
             |it: &&Value| it["kind"].as_str().is_none_or(|kind| !INNER.contains(&kind)) && it["master"].is_null();
         let all: Vec<Nic> = list("interfaces").iter().filter(outer).map(nic).collect();
         let session = facts["session"]["interface"].as_str();
+        let bare =
+            all.iter().filter(|nic| named.is_empty() && nic.addresses.is_empty()).map(|nic| nic.name.clone()).collect();
         let pick = |wanted: &dyn Fn(&Nic) -> bool| all.iter().filter(|n| wanted(n)).cloned().collect::<Vec<_>>();
         let nics = if named.is_empty() {
             let tiers: [&dyn Fn(&Nic) -> bool; 3] = [
@@ -139,13 +143,22 @@ impl Node {
         } else {
             pick(&|n| named.contains(&n.name))
         };
-        Node { host: host.clone(), nics, ports: list("rdma").iter().map(port).collect() }
+        Node { host: host.clone(), nics, ports: list("rdma").iter().map(port).collect(), bare }
     }
 
     /// The interface of this name.
     pub fn nic(&self, name: &str) -> Option<&Nic> {
         self.nics.iter().find(|nic| nic.name == name)
     }
+}
+
+/// Interfaces without an address that are of the fabric on more than half of the hosts: the host, the interface, and on how many.
+pub fn bare(nodes: &[Node]) -> Vec<(usize, &str, usize)> {
+    let mut usual = BTreeMap::<&str, usize>::new();
+    nodes.iter().flat_map(|n| &n.nics).for_each(|nic| *usual.entry(&nic.name).or_default() += 1);
+    let all = nodes.iter().enumerate().flat_map(|(at, node)| node.bare.iter().map(move |name| (at, name.as_str())));
+    let often = |(at, name)| Some((at, name, *usual.get(name)?));
+    all.filter_map(often).filter(|(.., n)| n * 2 > nodes.len()).collect()
 }
 
 /// Whether an address is one by which other hosts reach it, over any link.
@@ -259,6 +272,18 @@ pub fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<(
 pub(crate) mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_interface_that_lacks_its_address_is_seen() {
+        let node = |host: &str, nic: Option<&str>| {
+            let nic = nic.map(|name| Nic { name: name.to_owned(), ..Nic::default() });
+            let bare = if nic.is_none() { vec!["eth2".to_owned(), "eth3".to_owned()] } else { Vec::new() };
+            Node { host: host.into(), nics: nic.into_iter().collect(), bare, ..Node::default() }
+        };
+        let nodes = [node("n1", Some("eth2")), node("n2", Some("eth2")), node("n3", None)];
+        assert_eq!(bare(&nodes), [(2, "eth2", 2)]);
+        assert_eq!(bare(&nodes[1..]), [], "half of them");
+    }
 
     /// Facts with these interfaces: name, address, RDMA device.
     pub(crate) fn facts(interfaces: &[(&str, &str, Option<&str>)]) -> Value {

@@ -76,7 +76,8 @@ fn ran(said: &str) -> Ran {
 fn failed(said: &str) -> Ran {
     let said = said.strip_prefix("error - ").unwrap_or(said).to_owned();
     let lower = said.to_lowercase();
-    if lower.contains("server is busy") {
+    // A server serves once: who came first has it, and it ends with them.
+    if lower.contains("server is busy") || lower.contains("server has terminated") {
         Ran::Taken
     } else if lower.contains("unable to connect") || lower.contains("unable to send control message") {
         Ran::Blocked(said)

@@ -12,7 +12,7 @@ pub fn flood(interface: &str, address: &str, count: u32) -> Script {
     let bound = seconds(count).to_string();
     let words =
         ["ping", "-n", "-q", "-f", "-c", &count.to_string(), "-s", SIZE, "-w", &bound, "-I", interface, address];
-    Script::new().line("command -v ping >/dev/null || { echo 'BusyBox or nothing: no ping'; exit 0; }").command(words)
+    Script::new().line("command -v ping >/dev/null || { echo 'no ping'; exit 0; }").command(words)
 }
 
 /// Seconds that [`flood`] takes at most: each packet that isn't answered takes 10 ms, and a tenth of them may be.

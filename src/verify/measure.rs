@@ -290,7 +290,7 @@ mod tests {
                 addresses: vec![format!("10.{rail}.0.{}/16", i + 1)],
                 ..Nic::default()
             };
-            Node { host: format!("n{i}").into(), nics: vec![nic(1), nic(2)], ports: Vec::new() }
+            Node { host: format!("n{i}").into(), nics: vec![nic(1), nic(2)], ..Node::default() }
         };
         (0..hosts).map(node).collect()
     }

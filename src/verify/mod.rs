@@ -100,7 +100,7 @@ mod tests {
                 addresses: vec![format!("10.{rail}.{}.{}/16", i / 250, i % 250 + 1)],
                 ..Nic::default()
             };
-            Node { host: format!("gpu{i:05}").into(), nics: (1..=8).map(nic).collect(), ports: Vec::new() }
+            Node { host: format!("gpu{i:05}").into(), nics: (1..=8).map(nic).collect(), ..Node::default() }
         };
         let nodes: Vec<Node> = (0..10_000).map(node).collect();
         let start = Instant::now();

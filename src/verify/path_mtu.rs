@@ -42,9 +42,36 @@ pub fn sizes(nodes: &[Node], check: &PathMtu) -> HashMap<String, u32> {
     by_name.into_iter().map(|(name, nics)| (name.to_owned(), check.mtu.unwrap_or_else(|| usual(&nics)))).collect()
 }
 
-/// What can be told without a packet: interfaces without a carrier, or whose own MTU is too small. They are tested no further.
+/// Addresses that interfaces of one name have on several hosts.
+fn twice(nodes: &[Node]) -> BTreeMap<&str, Vec<End>> {
+    let mut all = BTreeMap::<(&str, &str), Vec<End>>::new();
+    for (host, node) in nodes.iter().enumerate() {
+        for (at, nic) in node.nics.iter().enumerate() {
+            for address in &nic.addresses {
+                let ip = address.split('/').next().unwrap_or_default();
+                all.entry((ip, &nic.name)).or_default().push((host, at));
+            }
+        }
+    }
+    all.into_iter().filter(|(_, ends)| ends.len() > 1).map(|((ip, _), ends)| (ip, ends)).collect()
+}
+
+/// What can be told without a packet: interfaces without a carrier, with another host's address, or whose own MTU is too small.
+/// They are tested no further.
 pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judged: &mut Judged) -> BTreeSet<End> {
     let mut small = BTreeSet::new();
+    for (address, ends) in twice(nodes) {
+        let name = &nodes[ends[0].0].nics[ends[0].1].name;
+        let hosts: Vec<&str> = ends.iter().map(|end| &*nodes[end.0].host).collect();
+        let evidence = format!("{address} is the address of {name} on {}", hosts.join(", "));
+        for end in ends {
+            let host = &nodes[end.0].host;
+            let words = [("interface", name.as_str()), ("address", address)];
+            let found = Finding::new(&finding::DUPLICATE_ADDRESS, [host.clone()], &*evidence, &words);
+            judged.failed(Verdict::of("path_mtu", host, Some(name), &*evidence), found);
+            small.insert(end);
+        }
+    }
     for (host, node) in nodes.iter().enumerate() {
         for (at, nic) in node.nics.iter().enumerate() {
             if let Some(judgement) = down("path_mtu", node, nic) {
@@ -223,7 +250,9 @@ fn why(result: &Result) -> String {
     let size = result.trial.ping.size;
     let small = matches!(result.small, Some(Pong::Counted { received, .. }) if received > 0);
     match &result.whole {
-        Pong::TooLarge(mtu) => format!("a router on the way has told that it passes no more than {mtu} bytes"),
+        Pong::TooLarge(mtu) => {
+            format!("no more than {mtu} bytes pass: a router on the way has told so, or the host's own route says so")
+        }
         Pong::Failed(why) => format!("it couldn't be tried: {why}"),
         _ if small => format!("packets of {size} bytes vanish, small ones pass"),
         _ => "no packet passes, not even small ones".to_owned(),
@@ -284,7 +313,7 @@ fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) ->
                 true => ("its answers", "requests arrive there, and no answer comes back".to_owned()),
                 false => (direction, sample(*end)),
             };
-            let evidence = format!("{} ({direction}): {sample}, {}", name(*end), with(*end));
+            let evidence = format!("{} ({direction}): {sample}, {}{}", name(*end), with(*end), elsewhere(nodes, *end));
             build(&[*end], evidence, &format!("the port that {} of the host is plugged into", name(*end)))
         }
         Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => {
@@ -310,6 +339,19 @@ fn found(nodes: &[Node], first: &[Result], again: &[Result], blamed: &Blamed) ->
     }
 }
 
+/// That an interface is in another network than those of its name are on most hosts.
+fn elsewhere(nodes: &[Node], end: End) -> String {
+    let networks = |nic: &Nic| nic.addresses.first().map(|address| network(address));
+    let own = &nodes[end.0].nics[end.1];
+    let alike = nodes.iter().filter_map(|node| node.nic(&own.name)).filter_map(networks);
+    match (networks(own), majority(alike)) {
+        (Some(here), Some((there, n))) if here != there && n * 2 > nodes.len() => {
+            format!("; it is in {here}, and {n} of {} hosts have it in {there}", nodes.len())
+        }
+        _ => String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::blame;
@@ -325,7 +367,7 @@ mod tests {
                 addresses: vec![format!("10.1.0.{}/16", i + 1)],
                 ..Nic::default()
             }],
-            ports: Vec::new(),
+            ..Node::default()
         };
         mtus.iter().enumerate().map(node).collect()
     }
@@ -397,6 +439,26 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_two_hosts_have_is_told_and_not_tested() {
+        let mut nodes = nodes(&[9000; 4]);
+        nodes[3].nics[0].addresses = nodes[2].nics[0].addresses.clone();
+        let mut judged = Judged::default();
+        let sizes = sizes(&nodes, &PathMtu::default());
+        assert_eq!(unfit(&nodes, &PathMtu::default(), &sizes, &mut judged), BTreeSet::from([(2, 0), (3, 0)]));
+        let [found] = judged.findings.as_slice() else { panic!("{judged:?}") };
+        assert_eq!((found.name, found.hosts.join(",")), ("duplicate_address", "n2,n3".to_owned()));
+        assert_eq!(found.evidence, "10.1.0.3 is the address of eth1 on n2, n3");
+    }
+
+    #[test]
+    fn another_network_than_most_have_is_told() {
+        let mut nodes = nodes(&[9000; 4]);
+        assert_eq!(elsewhere(&nodes, (3, 0)), "");
+        nodes[3].nics[0].addresses = vec!["10.7.0.4/16".into()];
+        assert_eq!(elsewhere(&nodes, (3, 0)), "; it is in 10.7.0.0/16, and 3 of 4 hosts have it in 10.1.0.0/16");
+    }
+
+    #[test]
     fn an_interface_that_others_have_by_no_name_or_network_is_measured_by_itself() {
         let mut nodes = nodes(&[9000, 9000]);
         nodes[0].nics.push(Nic {
@@ -441,7 +503,7 @@ mod tests {
                 Pong::TooLarge(1500),
                 None,
                 "path_mtu",
-                "a router on the way has told that it passes no more than 1500 bytes",
+                "no more than 1500 bytes pass: a router on the way has told so, or the host's own route says so",
             ),
         ] {
             let mut judged = Judged::default();

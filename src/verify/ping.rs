@@ -87,8 +87,8 @@ pub fn seconds(pings: usize) -> u32 {
 
 /// What [`tries`] printed: of each ping what became of it, and of the small packets where they were sent.
 pub fn read(printed: &str, pings: usize) -> Vec<(Pong, Option<Pong>)> {
-    if printed.trim() == "no ping" {
-        return vec![(Pong::NoTool("there is no ping".to_owned()), None); pings];
+    if printed.trim() == NO_PING {
+        return vec![(pong(printed), None); pings];
     }
     let mut all = vec![(Pong::Failed("it said nothing".to_owned()), None); pings];
     for part in printed.split("== ").skip(1) {
@@ -112,14 +112,18 @@ pub fn read(printed: &str, pings: usize) -> Vec<(Pong, Option<Pong>)> {
     all
 }
 
+/// What is printed where there is no ping.
+const NO_PING: &str = "no ping";
 /// What one ping said.
 pub fn pong(said: &str) -> Pong {
     let number = |text: &str, before: &str| {
         let head = text.split(before).next()?;
         head.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
     };
-    if let Some((_, rest)) = said.split_once("message too long, mtu=") {
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    // `mtu=1500` of a router's answer; `mtu: 1300` of the host's own route, or what it remembers of a router.
+    if let Some((_, rest)) = said.split_once("message too long, mtu") {
+        let digits: String =
+            rest.trim_start_matches(['=', ':', ' ']).chars().take_while(char::is_ascii_digit).collect();
         if let Ok(mtu) = digits.parse() {
             return Pong::TooLarge(mtu);
         }
@@ -132,11 +136,18 @@ pub fn pong(said: &str) -> Pong {
             received: number(received, if received.contains(" packets received") { " packets" } else { " received" })?,
         })
     });
+    if said.trim() == NO_PING {
+        return Pong::NoTool("there is no ping".to_owned());
+    }
     let complaint = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
     if said.contains("invalid option") || said.contains("unrecognized option") || said.contains("BusyBox") {
         return Pong::NoTool("its ping can't forbid fragments, as busybox' can't".to_owned());
     }
-    counted.unwrap_or_else(|| Pong::Failed(complaint.trim_start_matches("ping: ").to_owned()))
+    // iputils' ping begins its errors so.
+    counted.unwrap_or_else(|| match ["ping", "connect:", "From "].iter().any(|word| complaint.starts_with(word)) {
+        true => Pong::Failed(complaint.trim_start_matches("ping: ").to_owned()),
+        false => Pong::NoTool(format!("what its ping says isn't understood: {complaint}")),
+    })
 }
 
 #[cfg(test)]
@@ -155,6 +166,9 @@ mod tests {
 
     #[test]
     fn what_ping_says() {
+        assert_eq!(pong("no ping\n"), Pong::NoTool("there is no ping".to_owned()));
+        assert_eq!(pong("ping: local error: message too long, mtu: 1300\n"), Pong::TooLarge(1300));
+        assert_eq!(pong("hello\n"), Pong::NoTool("what its ping says isn't understood: hello".to_owned()));
         let counted = |sent, received| Pong::Counted { sent, received };
         assert_eq!(
             samples(),

@@ -192,7 +192,7 @@ mod tests {
             ..Port::default()
         };
         let ports = vec![port("mlx5_0", "ACTIVE", "LINK_UP"), port("mlx5_1", "DOWN", "POLLING")];
-        Node { host: host.into(), nics: vec![nic], ports }
+        Node { host: host.into(), nics: vec![nic], ports, ..Node::default() }
     }
 
     fn judge(nodes: &[Node]) -> Judged {

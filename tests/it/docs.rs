@@ -97,6 +97,7 @@ const WORDS: &[(&str, &str)] = &[
     ("device", "mlx5_0"),
     ("wanted", "ETH"),
     ("mtu", "9000"),
+    ("address", "10.1.0.3"),
     ("lanes", "16"),
     ("pci", "0000:86:00.0"),
     ("network", "10.1.0.0/16"),

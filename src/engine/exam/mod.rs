@@ -18,7 +18,7 @@ use crate::resource::probes::line::CommandLine;
 use crate::resource::{Answers, Inquiry, Output, Trouble};
 use crate::shell::Script;
 use crate::verify::counters::{self, Counters};
-use crate::verify::fabric::{Node, parts};
+use crate::verify::fabric::{Node, bare, parts};
 use crate::verify::measure::About;
 use crate::verify::schedule::Round;
 use crate::verify::{Check, Judged, Pairs, busy, ports};
@@ -177,6 +177,10 @@ impl Room<'_, '_> {
             let mut judged = Judged::default();
             for (node, at) in nodes.iter().zip(&seats) {
                 lacking(check, node, &known[at], &mut judged);
+            }
+            for (at, name, others) in bare(&nodes) {
+                let reason = format!("{name} has no address, as it has on {others} of {} hosts", nodes.len());
+                judged.verdicts.push(Verdict::of(check.name(), &nodes[at].host, Some(name), reason).skipped());
             }
             if check.is_heavy() {
                 for (at, why) in &busy {

@@ -176,7 +176,7 @@ pub(super) fn tcp(
             return Ok(measured);
         }
     }
-    let why = format!("another client took the server of iperf3, {TRIES} times");
+    let why = format!("another client took the server of iperf3, or it ended, {TRIES} times");
     Ok(Measured::failed(way, Fault::Failed { sender: true }, why))
 }
 
