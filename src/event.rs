@@ -268,8 +268,11 @@ pub enum BootStep {
     Draining,
     /// Nothing runs there any more.
     Drained,
-    /// It was told to boot, or its power is cycled.
+    /// It is told to boot, or its power is cycled. This is told before that is done, so that the log of a run which is killed
+    /// names each host that may be on its way.
     Booting,
+    /// An earlier run had it boot, and it is waited for; `time` is since then.
+    Awaited,
     /// It answers with a new boot, its system is up, its ports and links are as they were.
     Back,
     /// Its play is done and it has been given back.

@@ -12,6 +12,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How many logs are kept,
 const MOST: usize = 100;
@@ -73,9 +74,16 @@ fn idle(path: &Path) -> Option<File> {
     Some(file)
 }
 
+/// Whether a run writes this log.
+fn under_way(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK)
+}
+
 /// The beginning of a log.
 #[derive(Deserialize)]
 struct Head {
+    #[serde(default)]
+    run: String,
     command: String,
     check: bool,
     #[serde(default)]
@@ -94,6 +102,14 @@ struct Cast {
 struct Host {
     host: String,
     status: String,
+}
+
+#[derive(Deserialize)]
+struct Boot {
+    time: String,
+    host: String,
+    step: String,
+    seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -122,7 +138,7 @@ pub fn left(folder: &Path, inventory: &[String], playbooks: &[String]) -> Result
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(unreadable(&path, &e)),
         };
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK) {
+        if under_way(&file) {
             continue;
         }
         let found = undone(file, inventory, playbooks).map_err(|e| unreadable(&path, &e))?;
@@ -136,6 +152,60 @@ pub fn left(folder: &Path, inventory: &[String], playbooks: &[String]) -> Result
     };
     let message = format!("there is no log of an earlier `apply`{of} with this inventory in {}", folder.display());
     Err(Error::usage(message).hint("name the hosts; runs with --check, --root or another -i don't count"))
+}
+
+/// The hosts that earlier runs with this inventory had boot no longer ago than this, and didn't see back: which run, and how long
+/// ago. What can't be read tells nothing; a run that is still under way has its hosts for itself.
+pub fn booting(folder: &Path, inventory: &[String], at_most: Duration) -> HashMap<String, (String, Duration)> {
+    let now = jiff::Timestamp::now();
+    let mut last: HashMap<String, Option<(String, Duration)>> = HashMap::new();
+    for path in list(folder).unwrap_or_default() {
+        let written = path.metadata().and_then(|meta| meta.modified());
+        let young = written.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < at_most));
+        let Some(file) = young.then(|| File::open(&path).ok()).flatten() else { continue };
+        if under_way(&file) {
+            continue;
+        }
+        for (host, boot) in boots(file, inventory, now).unwrap_or_default() {
+            last.entry(host).or_insert(boot);
+        }
+    }
+    last.into_iter().filter_map(|(host, boot)| Some((host, boot.filter(|(_, ago)| *ago < at_most)?))).collect()
+}
+
+/// What the run of this log had boot last, if it is one with this inventory: which run, how long ago; nothing of what it has seen
+/// back.
+fn boots(
+    file: File,
+    inventory: &[String],
+    now: jiff::Timestamp,
+) -> io::Result<HashMap<String, Option<(String, Duration)>>> {
+    let mut found = HashMap::new();
+    let mut lines = BufReader::new(file);
+    let mut line = Vec::new();
+    lines.read_until(b'\n', &mut line)?;
+    let Some(head) = serde_json::from_slice::<Head>(&line).ok().filter(|head| head.inventory == inventory) else {
+        return Ok(found);
+    };
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(found);
+        }
+        if !line.starts_with(b"{\"v\":1,\"event\":\"boot\",") {
+            continue;
+        }
+        let Ok(Boot { time, host, step, seconds }) = serde_json::from_slice(&line) else { continue };
+        let Ok(time) = time.parse::<jiff::Timestamp>() else { continue };
+        let passed = Duration::try_from(now.duration_since(time)).unwrap_or_default();
+        let ago = match step.as_str() {
+            "booting" => Some(passed),
+            // What that run has waited for is no later boot.
+            "awaited" => Some(passed + Duration::try_from_secs_f64(seconds).unwrap_or_default()),
+            _ => None,
+        };
+        found.insert(host, ago.map(|ago| (head.run.clone(), ago)));
+    }
 }
 
 /// The hosts that the run of this log left undone, if it is a run of these playbooks.
@@ -273,6 +343,54 @@ mod tests {
         assert_eq!(last(dir.path()).unwrap(), [""; 0]);
         // Without playbooks, the last of the inventory.
         assert_eq!(left(dir.path(), &["/j".to_owned()], &[]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn what_earlier_runs_had_boot_and_did_not_see_back_is_known_for_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = jiff::Timestamp::now();
+        let step = |host: &str, step: &str, ago: i64, seconds: f64| {
+            let time = now - jiff::SignedDuration::from_secs(ago);
+            format!(
+                "{{\"v\":1,\"event\":\"boot\",\"time\":\"{time}\",\"play\":\"a\",\"host\":\"{host}\",\"step\":\"{step}\",\
+                 \"seconds\":{seconds},\"detail\":\"\"}}"
+            )
+        };
+        let run = |name: &str, inventory: &str, lines: &[String]| {
+            let head = head("apply", false, inventory, "/p")
+                .replace("\"command\"", &format!("\"run\":\"{name}\",\"command\""));
+            write(
+                dir.path(),
+                name,
+                &[&[head][..], lines, &["{\"v\":1,\"event\":\"bo".to_owned()]]
+                    .concat()
+                    .iter()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>(),
+            );
+        };
+        let known = |at_most: u64| {
+            let found = booting(dir.path(), &["/i".to_owned()], Duration::from_secs(at_most));
+            let mut found: Vec<String> =
+                found.into_iter().map(|(host, (run, ago))| format!("{host} {run} {}", ago.as_secs())).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(booting(&dir.path().join("nowhere"), &[], Duration::from_secs(900)), HashMap::new());
+        let began = |host: &str, ago: i64| [step(host, "draining", ago + 9, 0.0), step(host, "booting", ago, 9.0)];
+        let done = |host: &str| [step(host, "back", 50, 70.0), step(host, "done", 49, 71.0)];
+        run("r1", "/i", &[&began("n1", 120)[..], &began("n2", 110), &done("n2"), &began("n3", 100)].concat());
+        run("r2", "/j", &began("n9", 20));
+        assert_eq!(known(900), ["n1 r1 120", "n3 r1 100"]);
+        assert_eq!(known(110), ["n3 r1 100"]);
+        // A later run has seen n1 back and has booted it again; for n3 it waits, which doesn't make its boot a later one.
+        run("r3", "/i", &[&done("n1")[..], &began("n1", 30), &[step("n3", "awaited", 40, 60.0)]].concat());
+        assert_eq!(known(900), ["n1 r3 30", "n3 r3 100"]);
+        // What a run that goes on has boot is its own.
+        let under_way = idle(&dir.path().join("r3.ndjson")).unwrap();
+        assert_eq!(known(900), ["n1 r1 120", "n3 r1 100"]);
+        drop(under_way);
+        assert_eq!(known(30), [""; 0]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
     let root = args.root.as_deref().map(root).transpose()?;
     let programme = plays::load(&args.plays, root.is_some())?;
     let defaults = Arc::new(defaults(&args.reach)?);
-    let plays = plays::stage(&programme, &defaults, args.check, args.reboot)?;
+    let mut plays = plays::stage(&programme, &defaults, args.check, args.reboot)?;
     let run = Run {
         command: "apply",
         args: &args.plays,
@@ -29,7 +29,7 @@ pub fn run(args: &cli::Apply, argv: &[OsString]) -> Result<u8, Errors> {
         detailed_exitcode: args.detailed_exitcode,
         root,
     };
-    run.carry_out(&plays, &defaults, argv)
+    run.carry_out(&mut plays, &defaults, argv)
 }
 
 /// How plays are carried out.
@@ -47,7 +47,7 @@ impl Run<'_> {
     /// Carries them out and tells what becomes of them.
     pub(super) fn carry_out(
         self,
-        plays: &[crate::engine::run::Play],
+        plays: &mut [crate::engine::run::Play],
         defaults: &Arc<Defaults>,
         argv: &[OsString],
     ) -> Result<u8, Errors> {
@@ -63,6 +63,10 @@ impl Run<'_> {
         let mut reporters = Reporters::open(&outputs, hosts.color(), hosts.verbosity(), &hosts.secrets)?;
         let options =
             Options { forks: self.reach.forks.into(), check: self.check, detailed_exitcode: self.detailed_exitcode };
+        let origin = Origin::of(hosts, &self.args.playbooks);
+        if !self.check {
+            origin.await_booting(plays);
+        }
         let log = super::log(&mut reporters, &shared.run, hosts);
         let names =
             |play: &crate::engine::run::Play| play.hosts.iter().map(|h| h.target.host.as_str().into()).collect();
@@ -71,7 +75,7 @@ impl Run<'_> {
             image,
             diff: self.diff,
             plays: plays.iter().map(|play| (play.name.clone(), names(play))).collect(),
-            ..Origin::of(hosts, &self.args.playbooks).started(&shared.run, self.command, argv)
+            ..origin.started(&shared.run, self.command, argv)
         }));
         let mut finished = carry_out(&shared, plays, options, &mut |event| reporters.event(&event));
         finished.again = again::command(&finished, argv);

@@ -15,7 +15,9 @@ pub mod validate;
 pub mod verify;
 
 use crate::cli::{Hosts, Reach};
+use crate::engine;
 use crate::engine::batch::Folders;
+use crate::engine::boot::{Awaited, Drain};
 use crate::engine::visit::{Limits, Shared};
 use crate::error::{Error, Errors};
 use crate::event::RunStarted;
@@ -32,7 +34,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many handshakes may be under way at once, over all hosts: at 50 a machine of two cores times out.
 const HANDSHAKES: usize = 16;
@@ -151,6 +153,23 @@ impl Origin {
         }
         let left = logs::left(&state_folder()?, &self.inventory, &self.playbooks)?;
         Ok(self.left.get_or_init(|| left).clone())
+    }
+
+    /// Has plays that boot hosts wait for those that earlier runs had boot and may still be on their way.
+    fn await_booting(&self, plays: &mut [engine::run::Play]) {
+        let timeouts = plays.iter().filter_map(|play| {
+            let reboot = play.reboot.as_ref()?;
+            // Slurm boots a host when its jobs have ended.
+            let slurm = play.hosts.iter().any(|host| matches!(host.way.drain, Drain::SlurmReboots(_)));
+            Some(reboot.timeout + if slurm { reboot.drain_timeout } else { Duration::ZERO })
+        });
+        let (Some(timeout), Ok(folder)) = (timeouts.max(), state_folder()) else { return };
+        let booting = logs::booting(&folder, &self.inventory, timeout);
+        let found = Instant::now();
+        for host in plays.iter_mut().flat_map(|play| &mut play.hosts) {
+            let of = booting.get(&host.target.host);
+            host.way.awaited = of.map(|(run, ago)| Awaited { run: run.clone(), ago: *ago, timeout, found });
+        }
     }
 
     /// The event that begins a run.

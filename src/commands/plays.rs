@@ -374,7 +374,7 @@ pub(super) fn stage(
 /// What is to be known of a host for its boot.
 fn way(play: &Play, name: &str, variables: &Variables) -> Result<Way, Errors> {
     let HostReboot { drain, power_cycle, .. } = play.host_reboot(variables)?;
-    Ok(Way { drain: drained(drain, name, variables)?, power_cycle, refused: None })
+    Ok(Way { drain: drained(drain, name, variables)?, power_cycle, ..Way::default() })
 }
 
 /// How a host of this name is drained.

@@ -33,7 +33,7 @@ pub fn run(args: &cli::Reboot, argv: &[OsString]) -> Result<u8, Errors> {
     let plays = cli::Plays::of_hosts(args.hosts.clone());
     let programme = plays::cast(&plays, vec![Playbook::of_text("netplay reboot", text, &vault)], &vault, false)?;
     let defaults = Arc::new(defaults(&args.reach)?);
-    let staged = plays::stage(&programme, &defaults, args.check, None)?;
+    let mut staged = plays::stage(&programme, &defaults, args.check, None)?;
     let why: Arc<str> = args.reason.as_str().into();
     for host in staged.iter().flat_map(|play| &play.hosts) {
         host.play.lock().unwrap_or_else(PoisonError::into_inner).boot_for = Some(why.clone());
@@ -47,5 +47,5 @@ pub fn run(args: &cli::Reboot, argv: &[OsString]) -> Result<u8, Errors> {
         detailed_exitcode: false,
         root: None,
     };
-    run.carry_out(&staged, &defaults, argv)
+    run.carry_out(&mut staged, &defaults, argv)
 }

@@ -1,13 +1,13 @@
 //! One batch of a play: its visits, and the boots among them, so many at once as may be away.
 
-use super::boot::{Left, Reboot, Trip, Turn};
+use super::boot::{Awaited, Left, Reboot, Trip, Turn};
 use super::guard::Canary;
 use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
 use super::run::{Host, Ledger, Options, Play, bug, host_event};
 use super::visit::{Visit, Visited};
 use super::{boot, visit::Shared};
-use crate::event::{Event, HostEvent, HostStatus, Problem, Status, Warning};
+use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem, Status, Warning};
 use crate::transport::FailureKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// What a thread is to do for the host of a number.
 enum Job {
     Visit,
+    /// To see whether what an earlier run had boot is back.
+    Await,
     Turn(Box<Trip>),
     GiveUp(Box<Trip>, Problem),
     /// The scheduler is asked whom it has as unavailable.
@@ -26,6 +28,8 @@ enum Job {
 enum Told {
     Event(Event),
     Visited(usize, Visited),
+    /// Whether what is awaited is still away.
+    Awaited(usize, bool),
     Turn(usize, Turn),
     Census(Result<Vec<boot::drain::Unavailable>, Problem>),
 }
@@ -33,6 +37,7 @@ enum Told {
 /// What is known of a host of the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
+    /// For the first time, just now.
     Visited,
     OnItsWay,
     Over,
@@ -60,7 +65,7 @@ struct Round<'r> {
     /// Those that wait until they may be taken away.
     waiting: Vec<(usize, Box<Trip>)>,
     /// Those that wait for something of their own.
-    due: Vec<(Instant, usize, Box<Trip>)>,
+    due: Vec<(Instant, usize, Job)>,
     census: Census,
     /// Whether a scheduler has a view of it.
     scheduled: bool,
@@ -98,6 +103,7 @@ impl Ledger {
                     let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
                     send(Told::Visited(at, visit.make(rendered)));
                 }
+                (Job::Await, _) => send(Told::Awaited(at, boot::absent(&visit))),
                 (Job::Turn(trip), Some(reboot)) => send(Told::Turn(at, trip.turn(&visit, reboot, &host.way))),
                 (Job::Turn(trip), None) => send(Told::Turn(at, trip.give_up(&visit, bug("no boots here".to_owned())))),
                 (Job::GiveUp(trip, problem), _) => send(Told::Turn(at, trip.give_up(&visit, problem))),
@@ -140,17 +146,19 @@ fn census(
 
 impl Round<'_> {
     fn owner(&mut self, shared: &Shared, desk: &Desk, sink: &mut dyn FnMut(Event)) {
-        for at in 0..self.batch.len() {
-            desk.give(at, Job::Visit);
+        for (at, host) in self.batch.iter().enumerate() {
+            let due = host.way.awaited.as_ref().is_some_and(Awaited::due);
+            let awaited = due && !self.ledger.visited(&self.name(at));
+            desk.give(at, if awaited { Job::Await } else { Job::Visit });
         }
         while self.hosts.iter().any(|is| *is != Is::Over) || self.asks(desk) {
             let interrupted = shared.interrupted.load(Ordering::Relaxed);
             let now = Instant::now();
-            for (when, at, trip) in std::mem::take(&mut self.due) {
+            for (when, at, job) in std::mem::take(&mut self.due) {
                 if when <= now || interrupted {
-                    desk.give(at, Job::Turn(trip));
+                    desk.give(at, job);
                 } else {
-                    self.due.push((when, at, trip));
+                    self.due.push((when, at, job));
                 }
             }
             self.admit(desk, interrupted);
@@ -160,8 +168,9 @@ impl Round<'_> {
                 Some(Heard::Event(Told::Event(event))) => self.event(event, sink),
                 Some(Heard::Event(Told::Visited(at, visited))) => self.visited(at, visited, desk, sink),
                 Some(Heard::Event(Told::Turn(at, Turn::Later(trip, wait)))) => {
-                    self.due.push((Instant::now() + wait, at, trip));
+                    self.due.push((Instant::now() + wait, at, Job::Turn(trip)));
                 }
+                Some(Heard::Event(Told::Awaited(at, absent))) => self.awaited(at, absent && !interrupted, desk, sink),
                 // It is drained, if it was, and goes before all others.
                 Some(Heard::Event(Told::Turn(at, Turn::Needs(trip)))) => {
                     self.ledger.away.remove(&self.name(at));
@@ -269,9 +278,32 @@ impl Round<'_> {
         sink(Event::Host(event));
     }
 
+    /// A host that an earlier run had boot has its place in the budget as long as it may come back, and is visited then.
+    fn awaited(&mut self, at: usize, absent: bool, desk: &Desk, sink: &mut dyn FnMut(Event)) {
+        let Some(awaited) = self.batch[at].way.awaited.as_ref().filter(|awaited| absent && awaited.due()) else {
+            return desk.give(at, Job::Visit);
+        };
+        if self.hosts[at] == Is::Visited {
+            self.hosts[at] = Is::OnItsWay;
+            self.away(at, None);
+            sink(Event::Boot(Box::new(BootEvent {
+                play: self.play.name.clone(),
+                host: self.name(at),
+                step: BootStep::Awaited,
+                time: awaited.ago(),
+                detail: awaited.told(),
+            })));
+        }
+        self.due.push((Instant::now() + awaited.pause(), at, Job::Await));
+    }
+
     fn visited(&mut self, at: usize, visited: Visited, desk: &Desk, sink: &mut dyn FnMut(Event)) {
         let name = self.name(at);
         let way = &self.batch[at].way;
+        let awaited = self.hosts[at] == Is::OnItsWay;
+        if awaited {
+            self.ledger.away.remove(&name);
+        }
         match visited {
             Visited::Boot(paused, boot) => {
                 self.hosts[at] = Is::OnItsWay;
@@ -307,6 +339,11 @@ impl Round<'_> {
                 if let Some(problem) = event.error.as_ref().filter(|e| e.kind == "reboot") {
                     kept.note = None;
                     self.away(at, Some(problem.message.clone()));
+                }
+                if let Some(awaited) =
+                    way.awaited.as_ref().filter(|_| awaited && event.status == HostStatus::Unreachable)
+                {
+                    event.warnings.push(format!("it didn't come back: {}", awaited.told()));
                 }
                 if event.status == HostStatus::Unreachable {
                     let why = event.error.as_ref().map_or("", |e| &e.message);

@@ -346,6 +346,11 @@ impl Ledger {
         })
     }
 
+    /// Whether an earlier play has come to an end on a host.
+    pub(super) fn visited(&self, host: &Arc<str>) -> bool {
+        self.hosts.contains_key(host)
+    }
+
     pub(super) fn close(&mut self, event: &HostEvent) {
         let total = self.total(&event.host);
         total.executions += event.executions;

@@ -2,11 +2,11 @@
 //! test wants it.
 
 use super::batch::Folders;
-use super::boot::Way;
+use super::boot::{Awaited, Way};
 use super::run::{Host, Options, Play, run};
 use super::visit::{Limits, Shared, Site};
 use crate::error::Error;
-use crate::event::{Event, HostStatus, Status};
+use crate::event::{BootStep, Event, HostStatus, Status};
 use crate::plan::Policy;
 use crate::playbook::{Become, HostPlay, Item, Reference};
 use crate::resource::probes::small::SmallFile;
@@ -442,4 +442,51 @@ fn a_second_segment_follows_what_the_first_brings_to_light() {
     assert_eq!((seen.status("a"), seen.status("late")), (Status::Changed, Status::Ok), "{}", seen.text());
     assert_eq!(seen.host("n1").executions, 2);
     assert_eq!(world.read("n1", "late.count"), None);
+}
+
+#[test]
+fn what_an_earlier_run_had_boot_is_waited_for_as_long_as_a_boot_takes_and_holds_nobody_up() {
+    let world = World::new();
+    let down = Fault { refuse: Some(Failure::new(FailureKind::Connect, "connection refused")), ..Fault::default() };
+    world.fake.fault("back", down.clone());
+    world.fake.fault("gone", down);
+    let awaited = |ago: u64| Awaited {
+        run: "r0".into(),
+        ago: Duration::from_secs(ago),
+        timeout: Duration::from_secs(900),
+        found: Instant::now(),
+    };
+    let host = |name: &str, ago: u64| {
+        let way = Way { awaited: Some(awaited(ago)), ..Way::default() };
+        Host { way, ..world.host(name, usual(&world, name)) }
+    };
+    // One may still be on its way, one has had its time in a moment, and one doesn't boot at all.
+    let hosts = vec![host("back", 12), host("gone", 898), world.host("up", usual(&world, "up"))];
+    let fake = world.fake.clone();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(3));
+        fake.fault("back", Fault::default());
+    });
+    let seen = world.run(&world.shared("up"), &[world.play(hosts)]);
+    later.join().unwrap();
+    let ended: Vec<_> = seen
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Host(h) => Some((&*h.host, h.status)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        ended,
+        [("up", HostStatus::Changed), ("gone", HostStatus::Unreachable), ("back", HostStatus::Changed)],
+        "{}",
+        seen.text()
+    );
+    let warning = seen.host("gone").warnings.concat();
+    assert!(warning.starts_with("it didn't come back: run r0 had it boot 90"), "{warning}");
+    assert_eq!(seen.host("back").warnings, [""; 0]);
+    let steps = seen.events.iter().filter(|e| matches!(e, Event::Boot(b) if b.step == BootStep::Awaited)).count();
+    assert_eq!(steps, 2, "each is told once: {}", seen.text());
+    assert_eq!(seen.finished.exit_code, 4);
 }

@@ -34,11 +34,16 @@ pub(super) fn step(e: &BootEvent, palette: Palette) -> String {
     let step = match e.step {
         BootStep::Draining => "is being drained",
         BootStep::Drained => "is drained",
-        BootStep::Booting => "boots",
+        BootStep::Booting => "is told to boot",
+        BootStep::Awaited => "is waited for",
         BootStep::Back => "is back",
         BootStep::Done => "is done and in service",
     };
     let detail = if e.detail.is_empty() { String::new() } else { format!(" ({})", clean(&e.detail)) };
-    let time = if e.time.as_secs() == 0 { String::new() } else { format!(" after {}", duration(e.time)) };
+    let time = if e.time.as_secs() == 0 || e.step == BootStep::Awaited {
+        String::new()
+    } else {
+        format!(" after {}", duration(e.time))
+    };
     format!("{}  {step}{time}{detail}\n", palette.place(&clean(&e.host)))
 }

@@ -269,6 +269,7 @@ fn boots() {
         (BootStep::Draining, 0, "slurm gpu1"),
         (BootStep::Drained, 12, "slurm gpu1"),
         (BootStep::Booting, 13, "mlxconfig:all (NUM_OF_VFS 16)"),
+        (BootStep::Awaited, 14, "run r0 had it boot 14 s ago; it has up to 900 s for that"),
         (BootStep::Back, 255, "boot 14e88f29"),
         (BootStep::Done, 258, "slurm gpu1"),
     ];

@@ -2,7 +2,7 @@
 
 use super::drain::{self, Drained};
 use super::{Drain, pulse::Pulse};
-use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, pause, pulse_of, refused};
+use super::{POWER_CYCLE, Reboot, Rest, Stage, Trip, Way, busy, note, passes, pause, pulse_of, refused};
 use crate::engine::visit::Visit;
 use crate::event::{BootStep, Problem};
 use crate::plan::{Boot, Rung};
@@ -36,20 +36,39 @@ impl Trip {
                 ),
             });
         }
-        let known = self.kept().note.as_ref().map(|note| note.run.clone());
+        let known = self.kept().note.clone().filter(|note| *note.run != *visit.shared.run);
         let folder = visit.shared.folders.run.as_str();
-        let answers = visit.look(self.kept_mut(), false, vec![Pulse::ask(folder)])?;
-        let pulse = pulse_of(&answers, folder)?;
+        let looked = visit.look(self.kept_mut(), known.is_some(), vec![Pulse::ask(folder)]);
+        let pulse = match (looked.and_then(|answers| pulse_of(&answers, folder)), &known) {
+            (Ok(pulse), _) => pulse,
+            // It may have gone down by the earlier run's order since it was visited.
+            (Err(problem), Some(note)) if passes(&problem) && self.entered.elapsed() < play.timeout => {
+                if self.tries == 0 {
+                    self.tries = 1;
+                    self.say(
+                        visit,
+                        BootStep::Awaited,
+                        format!("run {} began to boot it: {}", note.run, problem.message),
+                    );
+                }
+                return Ok(Some(pause(self.entered)));
+            }
+            (Err(problem), _) => return Err(problem),
+        };
+        let known = known.map(|note| note.run);
         if let Some(note) = self.kept().note.clone().filter(|note| *note.run != *visit.shared.run) {
             if known.as_ref() != Some(&note.run) {
                 return Err(busy(&note));
             }
-            // What an earlier run ordered is under way.
-            if pulse.boot == note.before.boot && pulse.going_down() {
+            // What an earlier run ordered is under way, or has come to pass since this host was visited.
+            let goes = pulse.boot == note.before.boot && pulse.going_down();
+            if goes || (pulse.boot != note.before.boot && !self.kept().proven) {
                 self.drain = Drain::of_note(&note.drain, &way.drain);
+                if goes {
+                    self.say(visit, BootStep::Awaited, format!("it goes down: run {} had it boot", note.run));
+                }
                 (self.before, self.drained, self.owner) = (note.before, true, Some(note.run));
                 self.kept_mut().proven = true;
-                self.say(visit, BootStep::Booting, self.why());
                 self.enter(Stage::Wait);
                 return Ok(None);
             }
@@ -86,6 +105,7 @@ impl Trip {
         let order = !self.drain.any() && self.boot.rung == Rung::Reboot;
         self.owner = Some(visit.shared.run.to_string());
         if order {
+            self.say(visit, BootStep::Booting, self.why());
             let script = script.user(self.order_script(visit, play).as_str());
             if let Some(noted) = self.order_reboot(visit, &script)? {
                 return Ok(noted);
@@ -94,7 +114,6 @@ impl Trip {
             self.change(visit, &script).map_err(unbooted)?;
         }
         if order {
-            self.say(visit, BootStep::Booting, self.why());
             self.enter(Stage::Wait);
         } else {
             self.enter(if self.drain.any() { Stage::Drain } else { Stage::Order });
@@ -162,6 +181,7 @@ impl Trip {
     }
 
     pub(super) fn order(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
+        self.say(visit, BootStep::Booting, self.why());
         match (self.boot.rung, &way.power_cycle) {
             (Rung::PowerCycle, Some(command)) => {
                 self.change(visit, &Script::new().line("sync")).map_err(unbooted)?;
@@ -183,7 +203,6 @@ impl Trip {
                 }
             }
         }
-        self.say(visit, BootStep::Booting, self.why());
         self.enter(Stage::Wait);
         Ok(None)
     }

@@ -18,6 +18,7 @@ use crate::plan::Boot;
 use crate::playbook::Batch;
 use crate::resource::{Answers, Output};
 use crate::shell::Script;
+use crate::transport::FailureKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,6 +62,64 @@ pub struct Way {
     pub power_cycle: Option<String>,
     /// Why it must not be booted in this run, if so.
     pub refused: Option<String>,
+    /// That an earlier run had it boot, if it may still be on its way.
+    pub awaited: Option<Awaited>,
+}
+
+/// What the log of an earlier run of this machine tells of a host that it had boot, and that it didn't see back.
+#[derive(Debug, Clone)]
+pub struct Awaited {
+    /// The run.
+    pub run: String,
+    /// How long ago it had it boot.
+    pub ago: Duration,
+    /// How long after this the host may take until it answers.
+    pub timeout: Duration,
+    /// When this was found.
+    pub found: Instant,
+}
+
+impl Awaited {
+    /// Since the order to boot.
+    pub(super) fn ago(&self) -> Duration {
+        self.ago + self.found.elapsed()
+    }
+
+    /// Whether it may still be on its way.
+    pub(super) fn due(&self) -> bool {
+        self.ago() < self.timeout
+    }
+
+    /// When to look next.
+    pub(super) fn pause(&self) -> Duration {
+        pause(self.found)
+    }
+
+    /// What is told of it.
+    pub(super) fn told(&self) -> String {
+        format!(
+            "run {} had it boot {} s ago; it has up to {} s for that",
+            self.run,
+            self.ago().as_secs(),
+            self.timeout.as_secs()
+        )
+    }
+}
+
+/// Whether a host that an earlier run had boot is still down, or goes down just now: a visit would break off in the middle.
+pub(super) fn absent(visit: &Visit<'_>) -> bool {
+    let folder = visit.shared.folders.run.as_str();
+    let looked = visit.look(&mut Kept::default(), true, vec![Pulse::ask(folder)]);
+    match looked.and_then(|answers| pulse_of(&answers, folder)) {
+        Ok(pulse) => pulse.going_down(),
+        Err(problem) => passes(&problem),
+    }
+}
+
+/// Whether a host that goes down or comes up may fail to answer so.
+fn passes(problem: &Problem) -> bool {
+    use FailureKind::{Connect, Handshake, Login, Lost, Refused, Timeout};
+    [Connect, Handshake, Login, Refused, Lost, Timeout].iter().any(|kind| kind.name() == problem.kind)
 }
 
 impl Reboot {
