@@ -8,9 +8,10 @@ use super::run::{Host, Ledger, Options, Play, bug, host_event};
 use super::visit::{Visit, Visited};
 use super::{boot, visit::Shared};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem, Status, Warning};
-use crate::transport::FailureKind;
+use crate::transport::{FailureKind, Knock};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a thread is to do for the host of a number.
@@ -30,6 +31,8 @@ enum Told {
     Visited(usize, Visited),
     /// Whether what is awaited is still away.
     Awaited(usize, bool),
+    /// That a knock tells whether what is awaited is there.
+    Door(usize),
     Turn(usize, Turn),
     Census(Result<Vec<boot::drain::Unavailable>, Problem>),
 }
@@ -55,6 +58,9 @@ enum Census {
 /// How old the scheduler's view may be when further hosts are taken away: others drain, and lose, hosts meanwhile.
 const FRESH: Duration = Duration::from_secs(2);
 
+/// How long until knocks are looked at again.
+const SOON: Duration = Duration::from_millis(50);
+
 /// A batch under way.
 struct Round<'r> {
     ledger: &'r mut Ledger,
@@ -66,6 +72,10 @@ struct Round<'r> {
     waiting: Vec<(usize, Box<Trip>)>,
     /// Those that wait for something of their own.
     due: Vec<(Instant, usize, Job)>,
+    /// Those of them that may be down: whether they take connections.
+    knocks: Vec<(Knock, Instant, usize, Job)>,
+    /// Where that can be found out, once it was asked.
+    doors: &'r [OnceLock<Option<SocketAddr>>],
     census: Census,
     /// Whether a scheduler has a view of it.
     scheduled: bool,
@@ -84,6 +94,7 @@ impl Ledger {
         options: Options,
         sink: &mut dyn FnMut(Event),
     ) -> usize {
+        let doors: Vec<OnceLock<Option<SocketAddr>>> = batch.iter().map(|_| OnceLock::new()).collect();
         let work = |at: usize, job: Job, send: &(dyn Fn(Told) + Sync)| {
             let events = |event| send(Told::Event(event));
             let host = batch[at];
@@ -103,8 +114,23 @@ impl Ledger {
                     let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
                     send(Told::Visited(at, visit.make(rendered)));
                 }
-                (Job::Await, _) => send(Told::Awaited(at, boot::absent(&visit))),
-                (Job::Turn(trip), Some(reboot)) => send(Told::Turn(at, trip.turn(&visit, reboot, &host.way))),
+                (Job::Await, _) => {
+                    // Whether it is there at all takes no look where it can be found out otherwise.
+                    let known = doors[at].get().is_some();
+                    match doors[at].get_or_init(|| visit.door()) {
+                        Some(_) if !known => send(Told::Door(at)),
+                        _ => send(Told::Awaited(at, boot::absent(&visit))),
+                    }
+                }
+                (Job::Turn(trip), Some(reboot)) => {
+                    let turn = trip.turn(&visit, reboot, &host.way);
+                    if let Turn::Later(trip, _) = &turn
+                        && trip.down(reboot).is_some()
+                    {
+                        doors[at].get_or_init(|| visit.door());
+                    }
+                    send(Told::Turn(at, turn));
+                }
                 (Job::Turn(trip), None) => send(Told::Turn(at, trip.give_up(&visit, bug("no boots here".to_owned())))),
                 (Job::GiveUp(trip, problem), _) => send(Told::Turn(at, trip.give_up(&visit, problem))),
                 (Job::Census, reboot) => send(Told::Census(census(&visit, reboot.as_ref(), batch))),
@@ -119,6 +145,8 @@ impl Ledger {
             lost: 0,
             waiting: Vec::new(),
             due: Vec::new(),
+            knocks: Vec::new(),
+            doors: &doors,
             census: Census::Open,
             scheduled: batch.iter().any(|host| host.way.drain.census().is_some()),
         };
@@ -151,25 +179,36 @@ impl Round<'_> {
             let awaited = due && !self.ledger.visited(&self.name(at));
             desk.give(at, if awaited { Job::Await } else { Job::Visit });
         }
+        let mut hurried = false;
         while self.hosts.iter().any(|is| *is != Is::Over) || self.asks(desk) {
             let interrupted = shared.interrupted.load(Ordering::Relaxed);
             let now = Instant::now();
+            let hurry = interrupted && !std::mem::replace(&mut hurried, interrupted);
             for (when, at, job) in std::mem::take(&mut self.due) {
-                if when <= now || interrupted {
-                    desk.give(at, job);
-                } else {
+                if when > now && !hurry {
                     self.due.push((when, at, job));
+                } else if let Some(Some(door)) =
+                    self.doors[at].get().filter(|_| !interrupted && self.down(at, &job).is_some())
+                {
+                    self.knocks.push((Knock::at(door), now, at, job));
+                } else {
+                    desk.give(at, job);
                 }
             }
+            self.knocks(interrupted, desk, sink);
             self.admit(desk, interrupted);
             let next = self.due.iter().map(|(when, ..)| when.saturating_duration_since(now)).min();
+            let next = if self.knocks.is_empty() { next } else { Some(next.unwrap_or(SOON).min(SOON)) };
             match desk.hear(next.map_or(WHILE, |n| n.min(WHILE))) {
                 None => self.ledger.notice(shared, sink),
                 Some(Heard::Event(Told::Event(event))) => self.event(event, sink),
                 Some(Heard::Event(Told::Visited(at, visited))) => self.visited(at, visited, desk, sink),
                 Some(Heard::Event(Told::Turn(at, Turn::Later(trip, wait)))) => {
+                    // What is waited for though the run is interrupted isn't asked for all the time.
+                    let wait = if interrupted { wait.min(Duration::from_secs(1)) } else { wait };
                     self.due.push((Instant::now() + wait, at, Job::Turn(trip)));
                 }
+                Some(Heard::Event(Told::Door(at))) => self.due.push((now, at, Job::Await)),
                 Some(Heard::Event(Told::Awaited(at, absent))) => self.awaited(at, absent && !interrupted, desk, sink),
                 // It is drained, if it was, and goes before all others.
                 Some(Heard::Event(Told::Turn(at, Turn::Needs(trip)))) => {
@@ -214,6 +253,33 @@ impl Round<'_> {
                     self.over(at, Box::new(event), sink);
                 }
                 Some(Heard::Over(..)) => {}
+            }
+        }
+    }
+
+    /// How long until the next look at a host of which it isn't known that it is up; nothing where one is due now whatever it
+    /// does.
+    fn down(&self, at: usize, job: &Job) -> Option<Duration> {
+        match job {
+            Job::Await => self.batch[at].way.awaited.as_ref().filter(|a| a.due()).map(Awaited::pause),
+            Job::Turn(trip) => trip.down(self.play.reboot.as_ref()?),
+            _ => None,
+        }
+    }
+
+    /// Who takes connections again is looked at. To wait for the others takes no thread: a look at a host that says nothing would
+    /// hold one for seconds.
+    fn knocks(&mut self, interrupted: bool, desk: &Desk, sink: &mut dyn FnMut(Event)) {
+        for (knock, since, at, job) in std::mem::take(&mut self.knocks) {
+            let silent = since.elapsed() > boot::QUICK;
+            match (knock.answer(), self.down(at, &job)) {
+                (Some(true), _) | (_, None) => desk.give(at, job),
+                _ if interrupted => desk.give(at, job),
+                (None, Some(_)) if !silent => self.knocks.push((knock, since, at, job)),
+                (_, Some(pause)) => match job {
+                    Job::Await => self.awaited(at, true, desk, sink),
+                    job => self.due.push((Instant::now() + pause, at, job)),
+                },
             }
         }
     }

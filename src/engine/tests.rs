@@ -15,9 +15,15 @@ use crate::resource::{Answers, Change, Claim, Key, Question, Reading, Resource, 
 use crate::shell::Script;
 use crate::source::{Source, Span};
 use crate::transport::fake::{Fake, Fault};
-use crate::transport::{Carrier, Failure, FailureKind, Gate, HostKeyChecking, Identity, Target};
+use crate::transport::{
+    Carrier, Deadline, Failure, FailureKind, Gate, HostKeyChecking, Identity, Session, Target, Transport,
+};
+use std::collections::HashSet;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 /// A file that is to hold a word, written by a step that also counts itself.
@@ -489,4 +495,70 @@ fn what_an_earlier_run_had_boot_is_waited_for_as_long_as_a_boot_takes_and_holds_
     let steps = seen.events.iter().filter(|e| matches!(e, Event::Boot(b) if b.step == BootStep::Awaited)).count();
     assert_eq!(steps, 2, "each is told once: {}", seen.text());
     assert_eq!(seen.finished.exit_code, 4);
+}
+
+/// Hosts that say nothing until they are back: a connection takes a second to fail. A simulated boot.
+struct Dark {
+    fake: Fake,
+    back: Arc<AtomicBool>,
+    door: SocketAddr,
+    threads: Arc<Mutex<HashSet<ThreadId>>>,
+}
+
+impl Transport for Dark {
+    fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
+        self.threads.lock().unwrap().insert(std::thread::current().id());
+        if target.host.starts_with('d') && !self.back.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_secs(1));
+            return Err(Failure::new(FailureKind::Connect, "it doesn't answer"));
+        }
+        self.fake.connect(target, gate, deadline)
+    }
+
+    fn door(&self, target: &Target, _: &Deadline) -> Option<SocketAddr> {
+        target.host.starts_with('d').then_some(self.door)
+    }
+}
+
+#[test]
+fn a_thousand_hosts_that_boot_hold_no_thread() {
+    const HOSTS: usize = 1000;
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (door, back, threads) = (listener.local_addr().unwrap(), Arc::<AtomicBool>::default(), Arc::default());
+    drop(listener);
+    let dark = Dark { fake: world.fake.clone(), back: back.clone(), door, threads: Arc::clone(&threads) };
+    let shared = Shared { transport: Box::new(dark), ..world.shared("up") };
+    let awaited =
+        Awaited { run: "r0".into(), ago: Duration::ZERO, timeout: Duration::from_secs(900), found: Instant::now() };
+    let way = Way { awaited: Some(awaited), ..Way::default() };
+    let mut hosts: Vec<Host> =
+        (0..HOSTS).map(|i| Host { way: way.clone(), ..world.host(&format!("d{i}"), HostPlay::default()) }).collect();
+    hosts.push(world.host("up", usual(&world, "up")));
+    let began = Instant::now();
+    let mut others = Duration::MAX;
+    let mut seen = Vec::new();
+    let mut listening = None;
+    let options = Options { forks: 8, check: false, detailed_exitcode: false };
+    let finished = run(&shared, &[world.play(hosts)], options, &mut |event| {
+        if let Event::Host(host) = &event
+            && &*host.host == "up"
+        {
+            others = began.elapsed();
+        }
+        seen.push(event);
+        let waiting = seen.iter().filter(|e| matches!(e, Event::Boot(b) if b.step == BootStep::Awaited)).count();
+        // They come back when all of them are waited for.
+        if waiting == HOSTS && listening.is_none() {
+            back.store(true, Ordering::Relaxed);
+            listening = Some(TcpListener::bind(door).unwrap());
+            let listener = listening.as_ref().unwrap().try_clone().unwrap();
+            std::thread::spawn(move || listener.incoming().for_each(drop));
+        }
+    });
+    // A look at each of them would have taken two minutes of eight threads.
+    assert!(others < Duration::from_secs(30), "a host that is up was held up for {others:?}");
+    let back = seen.iter().filter(|e| matches!(e, Event::Host(h) if h.status == HostStatus::Ok)).count();
+    assert_eq!((back, finished.exit_code), (HOSTS, 0));
+    assert!(threads.lock().unwrap().len() <= 8);
 }

@@ -11,6 +11,7 @@ use crate::resource::probes::line::CommandLine;
 use crate::resource::{Answers, Inquiry, Output, Question};
 use crate::shell::Script;
 use crate::transport::{Deadline, FailureKind, Gate, Identity, Target, Transport};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -178,7 +179,7 @@ pub(super) enum Pause {
 pub type Machine = Option<(String, String)>;
 
 /// Seconds that a host which may not be there is given for its TCP connection, and four times that for all.
-const QUICK: Duration = Duration::from_secs(4);
+pub(super) const QUICK: Duration = Duration::from_secs(4);
 /// As whom a host is booted.
 pub(super) const ROOT: Become = Become { enabled: true, user: None };
 
@@ -266,6 +267,12 @@ impl Visit<'_> {
         let result = asked();
         *kept = going.kept;
         result.map(|report| report.answers.unwrap_or_default()).map_err(Stop::problem)
+    }
+
+    /// Where it can be seen whether the host is there at all.
+    pub(super) fn door(&self) -> Option<SocketAddr> {
+        let deadline = Deadline::after(QUICK, &self.shared.interrupted);
+        self.shared.transport.door(self.target, &deadline)
     }
 
     /// Runs a script as root over a new session, under the host's lock. What it gave, also if that is a failure.

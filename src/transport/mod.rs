@@ -27,10 +27,11 @@ pub use openssh::{OpenSsh, askpass};
 pub use options::{Defaults, Lookup, become_from_variables};
 pub use refusal::never_began;
 pub use secret::{Attempt, Password};
-pub use ssh::Ssh;
+pub use ssh::{Knock, Ssh};
 
 use gate::Bastions;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -299,6 +300,11 @@ pub trait Transport: Send + Sync {
     /// # Errors
     /// Why there is no session.
     fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure>;
+
+    /// Where a [`Knock`] tells whether a host is there at all; nothing where that would say nothing, as it isn't reached directly.
+    fn door(&self, _target: &Target, _deadline: &Deadline) -> Option<SocketAddr> {
+        None
+    }
 }
 
 /// A session with one host. Dropping it ends it at once and never waits for the other side.
@@ -363,5 +369,9 @@ impl Transport for Carriers {
             Carrier::OpenSsh => self.openssh.connect(target, gate, deadline),
             Carrier::Local => self.local.connect(target, gate, deadline),
         }
+    }
+
+    fn door(&self, target: &Target, deadline: &Deadline) -> Option<SocketAddr> {
+        (target.carrier == Carrier::Ssh2).then(|| self.ssh.door(target, deadline))?
     }
 }

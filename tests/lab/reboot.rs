@@ -361,12 +361,12 @@ fn no_host_is_given_back_that_boots_by_itself_or_is_gone() {
     let [booted, gone, third] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
     gone.fault("no-boot");
     let before = boots(&hosts);
-    let netplay = apply(&hosts, "", &[]);
+    let netplay = apply(&hosts, "", &["--forks", "1"]);
     let log = netplay.path("log").display().to_string();
     let stamp = |word: &str| format!("echo {word} $(cat /proc/uptime) {{{{ inventory_hostname }}}} >> {log}");
     // Somebody boots two of them while they are drained, one of which doesn't come back.
     let reboot = format!(
-        "  reboot: {{max_unavailable: 2, timeout: 20, drain: {{command: '{}; sleep 8', undrain: '{}'}}}}\n",
+        "  reboot: {{max_unavailable: 2, timeout: 20, drain: {{command: '{}; sleep 15', undrain: '{}'}}}}\n",
         stamp("drain"),
         stamp("undrain")
     );
@@ -377,6 +377,9 @@ fn no_host_is_given_back_that_boots_by_itself_or_is_gone() {
         assert!(start.elapsed() < Duration::from_secs(60), "nothing is drained");
         std::thread::sleep(Duration::from_millis(50));
     }
+    // A drain that goes on holds up no other one.
+    let began = times(&std::fs::read_to_string(&log).unwrap(), "drain");
+    assert!(began[1] - began[0] < 15.0, "{began:?}");
     for host in [booted, gone] {
         ssh(host.0, "systemctl reboot");
     }

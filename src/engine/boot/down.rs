@@ -131,13 +131,12 @@ impl Trip {
             self.enter(Stage::Order);
             return Ok(None);
         };
-        let command = matches!(self.drain, Drain::Command { .. });
-        let seconds = if command { play.drain_timeout.as_secs() } else { 60 };
-        // A command of the operator's that was begun is waited for: what it does later would be done to a host given back.
-        let output = play.desk.run(visit, &script, u32::try_from(seconds).unwrap_or(u32::MAX), command);
-        let verdict = match &output {
-            Ok(output) => drain::judge(output, command, play.drain_timeout),
-            Err(problem) => Drained::No(problem.message.clone()),
+        let verdict = match self.drain.clone() {
+            Drain::Command { drain, .. } => self.send(visit, play, &drain),
+            _ => match play.desk.run(visit, &script, 60, false) {
+                Ok(output) => drain::judge(&output, false, play.drain_timeout),
+                Err(problem) => Drained::No(problem.message),
+            },
         };
         match verdict {
             Drained::Yes => {
@@ -154,7 +153,7 @@ impl Trip {
             Drained::NotYet(why) => {
                 self.drained = true;
                 self.lack.1 = why;
-                if self.entered.elapsed() < play.drain_timeout {
+                if self.entered.elapsed() < play.drain_timeout || self.on_errand() {
                     return Ok(Some(pause(self.entered)));
                 }
                 Err(Problem {

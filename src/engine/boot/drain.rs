@@ -121,10 +121,10 @@ off=$(kubectl get node "$node" -o 'jsonpath={.spec.unschedulable}' 2>&1) || { pr
 ours=$(kubectl get node "$node" -o 'jsonpath={.metadata.annotations.netplay\.dev/run}' 2>&1) || { printf '%s\n' "$ours"; exit 1; }
 [ "$off" != true ] || [ -n "$ours" ] || { echo 'it is cordoned, and not by netplay'; exit 11; }"#;
 
-// A drain of a few seconds each time: kubectl goes on where it was, and nobody waits for it in between. What --force would
+// A drain of a moment each time: kubectl goes on where it was, and no thread waits for it in between. What --force would
 // delete is nobody's to delete.
 const KUBERNETES_DRAIN: &str = r#"kubectl annotate node "$node" --overwrite "netplay.dev/run=$run" 2>&1 >/dev/null || exit 1
-o=$(kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=10s 2>&1) && exit 0
+o=$(kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=1s 2>&1) && exit 0
 printf '%s\n' "$o" | tail -n 3
 case $o in *'use --force'*) exit 1 ;; esac
 exit 10"#;

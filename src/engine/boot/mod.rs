@@ -3,6 +3,7 @@
 
 mod down;
 pub mod drain;
+mod errand;
 mod note;
 mod pulse;
 mod up;
@@ -12,6 +13,7 @@ pub use note::{Note, whence};
 
 use self::pulse::{Lack, Pulse};
 use super::host::Kept;
+pub(super) use super::visit::QUICK;
 use super::visit::{Machine, Paused, Place, Visit};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem};
 use crate::plan::Boot;
@@ -147,6 +149,8 @@ pub(super) struct Trip {
     drained: bool,
     /// Whether nothing runs there any more.
     emptied: bool,
+    /// Where the operator's command that drains it is under way.
+    errand: Option<String>,
     /// Whether an earlier run drained it by a command that this play doesn't have.
     orphan: bool,
     /// How an earlier run drained it, where this play's way wouldn't undo that.
@@ -254,6 +258,7 @@ impl Trip {
             drain,
             drained,
             emptied: false,
+            errand: None,
             orphan: false,
             clash: None,
             ordered: String::new(),
@@ -275,6 +280,17 @@ impl Trip {
     /// Whether an earlier run has begun with it.
     pub(super) fn begun(&self) -> bool {
         self.kept().note.is_some()
+    }
+
+    /// When to look again at a host that hasn't been seen up since the order, and may take longer.
+    pub(super) fn down(&self, play: &Reboot) -> Option<Duration> {
+        let down = self.stage == Stage::Wait && self.lack.0 <= Lack::Boot && self.entered.elapsed() < self.limit(play);
+        down.then(|| pause(self.entered))
+    }
+
+    /// How long it has from the order until it answers.
+    fn limit(&self, play: &Reboot) -> Duration {
+        play.timeout + if self.drain.boots() { play.drain_timeout } else { Duration::ZERO }
     }
 
     fn kept(&self) -> &Kept {
@@ -335,7 +351,7 @@ impl Trip {
     /// Goes on as far as that is possible without waiting.
     pub(super) fn turn(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Turn {
         loop {
-            if visit.shared.interrupted.load(Ordering::Relaxed) {
+            if visit.shared.interrupted.load(Ordering::Relaxed) && !self.on_errand() {
                 return self.interrupt(visit, play);
             }
             let stage = self.stage;

@@ -1,5 +1,6 @@
 //! SSH by libssh2, in this process.
 
+mod knock;
 mod known_hosts;
 mod link;
 mod login;
@@ -11,10 +12,12 @@ use super::keys::Keyring;
 use super::talk::Outbox;
 use super::wait::SLICE;
 use super::{Deadline, Dialogue, Exit, Failure, FailureKind, Gate, Limits, Session, Target, Transport};
+pub use knock::Knock;
 use known_hosts::KnownHosts;
 use link::{Link, Stop, code, number};
 use ssh2::{Channel, MethodType};
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,6 +131,10 @@ impl Ssh {
 }
 
 impl Transport for Ssh {
+    fn door(&self, target: &Target, deadline: &Deadline) -> Option<SocketAddr> {
+        route::door(target, deadline)
+    }
+
     fn connect(&self, target: &Target, gate: &Gate, deadline: &Deadline) -> Result<Box<dyn Session>, Failure> {
         let link = retried(deadline, || self.open(target, gate, deadline))?;
         Ok(Box::new(Channels { link, executions: 0, stuck: false }))

@@ -70,6 +70,30 @@ pub(super) fn tcp(target: &Target, deadline: &Deadline) -> Result<OwnedFd, Failu
     Err(if deadline.cancelled() { deadline.passed() } else { Failure::no_connection(&refusals) })
 }
 
+/// The one address at which a target is reached directly, if there is just one.
+pub(super) fn door(target: &Target, deadline: &Deadline) -> Option<SocketAddr> {
+    if !target.jumps.is_empty() || target.proxy_command.is_some() {
+        return None;
+    }
+    let addresses = addresses(target, deadline).ok()?;
+    addresses.first().filter(|_| addresses.len() == 1).copied()
+}
+
+/// Begins a connection. Whether it is there already.
+pub(super) fn begin(address: &SocketAddr) -> Result<(OwnedFd, bool), Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Small packets both ways: Nagle's algorithm would hold them back.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    match net::connect(&socket, address) {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS) => Ok((socket, false)),
+        Err(e) => Err(e),
+    }
+}
+
 fn connect(address: &SocketAddr, deadline: &Deadline) -> Result<OwnedFd, String> {
     let told = |e: Errno| match e {
         Errno::CONNREFUSED => REFUSES.to_owned(),
@@ -77,17 +101,10 @@ fn connect(address: &SocketAddr, deadline: &Deadline) -> Result<OwnedFd, String>
         Errno::TIMEDOUT => "doesn't answer".to_owned(),
         e => format!("fails ({e})"),
     };
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(told)?;
-    // Small packets both ways: Nagle's algorithm would hold them back.
-    sockopt::set_tcp_nodelay(&socket, true).map_err(told)?;
-    sockopt::set_socket_keepalive(&socket, true).map_err(told)?;
     let start = std::time::Instant::now();
-    match net::connect(&socket, address) {
-        Ok(()) => return Ok(socket),
-        Err(Errno::INPROGRESS) => {}
-        Err(e) => return Err(told(e)),
+    let (socket, connected) = begin(address).map_err(told)?;
+    if connected {
+        return Ok(socket);
     }
     loop {
         let left = deadline.left();
