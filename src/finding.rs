@@ -242,7 +242,7 @@ pub const TEST_FAILED: Known = Known {
     name: "test_failed",
     seen: "A test couldn't be made, so that nothing is known of what it is about.",
     cause: "what its tool says",
-    remedy: "`netplay verify -vv` shows the commands of {check}, to be run by hand; a flood of packets takes root's rights: `become: true` in the play",
+    remedy: "`netplay verify -vv` shows the commands of {check}, to be run by hand; what a user isn't permitted takes root's rights: `become: true` in the play",
 };
 
 /// A tool isn't there.

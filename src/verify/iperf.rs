@@ -15,7 +15,7 @@ pub enum Ran {
         /// Segments that were sent again, where the kernel tells.
         retransmits: Option<u64>,
     },
-    /// Another client was served before.
+    /// Another client was served before, or the server has ended.
     Taken,
     /// No connection to the server came to be; what it said.
     Blocked(String),
@@ -68,6 +68,8 @@ fn ran(said: &str) -> Ran {
     }
     let end = &document["end"];
     match end["sum_received"]["bits_per_second"].as_f64() {
+        // No link is that fast: what says so isn't iperf3, or counts wrongly.
+        Some(bits) if !(0.0..=1e14).contains(&bits) => Ran::Failed(format!("{bits:e} bits/s can't be")),
         Some(bits) => Ran::Rate { gbps: bits / 1e9, retransmits: end["sum_sent"]["retransmits"].as_u64() },
         None => Ran::Failed("its document has no result".to_owned()),
     }
@@ -76,8 +78,10 @@ fn ran(said: &str) -> Ran {
 fn failed(said: &str) -> Ran {
     let said = said.strip_prefix("error - ").unwrap_or(said).to_owned();
     let lower = said.to_lowercase();
-    // A server serves once: who came first has it, and it ends with them.
-    if lower.contains("server is busy") || lower.contains("server has terminated") {
+    // A server serves once: who came first has it, and it ends with them. The last one is what a client says whose server
+    // was killed.
+    let gone = ["server is busy", "server has terminated", "control socket has closed unexpectedly"];
+    if gone.iter().any(|words| lower.contains(words)) {
         Ran::Taken
     } else if lower.contains("unable to connect") || lower.contains("unable to send control message") {
         Ran::Blocked(said)
@@ -117,7 +121,15 @@ mod tests {
         let older = r#"{"start": {}, "intervals": [], "end": {}, "error": "error - unable to connect to server: No route to host"}"#;
         assert!(text.contains("error - unable to connect to server: No route to host"));
         assert_eq!(ran(older), Ran::Blocked("unable to connect to server: No route to host".to_owned()));
+        // What 3.12 said when its server got SIGTERM and SIGKILL.
+        for error in ["the server has terminated", "control socket has closed unexpectedly"] {
+            assert_eq!(ran(&format!(r#"{{"start": {{}}, "end": {{}}, "error": "{error}"}}"#)), Ran::Taken);
+        }
         assert!(matches!(ran(r#"{"start": {}, "end": {}}"#), Ran::Failed(_)), "no result is no rate of 0");
+        for bits in ["1e300", "-5"] {
+            let said = format!(r#"{{"end": {{"sum_received": {{"bits_per_second": {bits}}}}}}}"#);
+            assert!(matches!(ran(&said), Ran::Failed(why) if why.ends_with("bits/s can't be")), "{bits}");
+        }
         assert_eq!(ran(""), Ran::Failed("it said nothing".to_owned()));
         assert!(matches!(ran("iperf3: unrecognized option '--connect-timeout'"), Ran::Failed(_)));
         assert_eq!(read("no iperf3\n"), None);

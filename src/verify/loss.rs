@@ -36,12 +36,9 @@ pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
                 format!("packets of {SIZE} bytes are too large for an MTU of {mtu}"),
             );
         }
-        Pong::Failed(why) => {
-            let root = if why.contains("flood") || why.contains("permitted") {
-                " (a flood takes root's rights: `become: true`)"
-            } else {
-                ""
-            };
+        Pong::Failed(why) | Pong::Denied(why) => {
+            let flood = why.contains("flood") || matches!(pong, Pong::Denied(_));
+            let root = if flood { " (a flood takes root's rights: `become: true`)" } else { "" };
             return Measured::failed(way, Fault::Failed { sender: true }, format!("ping: {why}{root}"));
         }
     };

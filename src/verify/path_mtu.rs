@@ -84,7 +84,15 @@ pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judg
                 continue;
             }
             small.insert((host, at));
-            let why = if check.mtu.is_some() { "is asked for" } else { "is what most hosts have" };
+            let alike: Vec<u32> = nodes.iter().filter_map(|node| node.nic(&nic.name)).map(|nic| nic.mtu).collect();
+            let why = match (check.mtu, alike.as_slice()) {
+                (Some(_), _) => "is asked for".to_owned(),
+                (None, [_]) => "is what most interfaces in its network have".to_owned(),
+                (None, all) => {
+                    let n = all.iter().filter(|mtu| **mtu == wanted).count();
+                    format!("is what {n} of {} hosts have", all.len())
+                }
+            };
             let evidence = format!("{} has an MTU of {}, and {wanted} {why}", nic.name, nic.mtu);
             let words = [("interface", nic.name.as_str()), ("mtu", &wanted.to_string())];
             let found = Finding::new(&finding::MTU_TOO_SMALL, [node.host.clone()], &*evidence, &words);
@@ -196,7 +204,7 @@ impl Result {
     /// couldn't be tried.
     pub fn tested(&self) -> Option<Tested> {
         let good = match (&self.whole, self.arrived) {
-            (Pong::NoTool(_), _) => return None,
+            (Pong::NoTool(_) | Pong::Denied(_), _) => return None,
             (_, Some(arrived)) => arrived > 0 && !self.unanswered,
             (Pong::Counted { received, .. }, None) => *received > 0,
             (Pong::TooLarge(_) | Pong::Failed(_), None) => false,
@@ -233,10 +241,13 @@ pub fn judge(nodes: &[Node], first: &[Result], again: &[Result], blamed: &[Blame
             }
             Some(_) => judged.verdicts.push(Verdict { ok: Some(false), ..verdict(why(result)) }),
             None => {
-                let Pong::NoTool(why) = &result.whole else { continue };
-                let words = [("tool", "iputils' ping"), ("package", "iputils-ping")];
-                let found = Finding::new(&finding::TOOL_MISSING, [host(*from).clone()], &**why, &words);
-                judged.failed(verdict(why.clone()), found);
+                let (known, why) = match &result.whole {
+                    Pong::NoTool(why) => (&finding::TOOL_MISSING, why.clone()),
+                    Pong::Denied(why) => (&finding::TEST_FAILED, format!("ping: {why}")),
+                    _ => continue,
+                };
+                let words = [("tool", "iputils' ping"), ("package", "iputils-ping"), ("check", "path_mtu")];
+                judged.failed(verdict(why.clone()), Finding::new(known, [host(*from).clone()], why, &words));
             }
         }
     }
@@ -382,7 +393,7 @@ mod tests {
         assert_eq!(small, BTreeSet::from([(1, 0), (3, 0)]));
         let [found] = judged.findings.as_slice() else { panic!("{judged:?}") };
         assert_eq!((found.name, found.hosts.join(",")), ("mtu_too_small", "n1,n3".to_owned()));
-        assert_eq!(found.evidence, "eth1 has an MTU of 1500, and 9000 is what most hosts have");
+        assert_eq!(found.evidence, "eth1 has an MTU of 1500, and 9000 is what 3 of 5 hosts have");
         assert_eq!(found.remedy, "`mtu: {interface: eth1, mtu: 9000}`");
         let plan = plan(&nodes, &sizes, &[vec![(0, 1), (2, 4)]], &small);
         let told: Vec<String> =

@@ -85,7 +85,8 @@ fn column(printed: &str, heading: &str) -> Option<f64> {
         let values: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
         values.filter(|values| values.len() >= 4).and_then(|values| values.get(at).copied())
     };
-    lines.filter_map(row).last()
+    // Gb/s or µs: what is below 0, or above what any link or time can be, is no result.
+    lines.filter_map(row).last().filter(|value| (0.0..=1e9).contains(value))
 }
 
 /// Judges what the client printed, or the server where it didn't come up.

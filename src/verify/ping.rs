@@ -25,8 +25,10 @@ pub enum Pong {
     },
     /// The host's own interface has this MTU, and doesn't send anything larger.
     TooLarge(u32),
-    /// It couldn't be tried; why.
+    /// Nothing was sent; why: the host's own routes and addresses don't let it.
     Failed(String),
+    /// The user may not send it; why.
+    Denied(String),
     /// There is no ping, or one that can't forbid fragments.
     NoTool(String),
 }
@@ -143,6 +145,10 @@ pub fn pong(said: &str) -> Pong {
     if said.contains("invalid option") || said.contains("unrecognized option") || said.contains("BusyBox") {
         return Pong::NoTool("its ping can't forbid fragments, as busybox' can't".to_owned());
     }
+    if counted.is_none() && said.contains("missing cap_net_raw") {
+        let why = said.lines().find(|line| line.contains("Operation not permitted")).unwrap_or(complaint);
+        return Pong::Denied(why.trim().trim_start_matches("ping: ").to_owned());
+    }
     // iputils' ping begins its errors so.
     counted.unwrap_or_else(|| match ["ping", "connect:", "From "].iter().any(|word| complaint.starts_with(word)) {
         true => Pong::Failed(complaint.trim_start_matches("ping: ").to_owned()),
@@ -168,6 +174,8 @@ mod tests {
     fn what_ping_says() {
         assert_eq!(pong("no ping\n"), Pong::NoTool("there is no ping".to_owned()));
         assert_eq!(pong("ping: local error: message too long, mtu: 1300\n"), Pong::TooLarge(1300));
+        let denied = "ping: socktype: SOCK_RAW\nping: socket: Operation not permitted\nping: => missing cap_net_raw+p capability or setuid?\n";
+        assert_eq!(pong(denied), Pong::Denied("socket: Operation not permitted".to_owned()));
         assert_eq!(pong("hello\n"), Pong::NoTool("what its ping says isn't understood: hello".to_owned()));
         let counted = |sent, received| Pong::Counted { sent, received };
         assert_eq!(

@@ -49,7 +49,7 @@ fn small_mtus_and_black_holes_are_named_with_their_host() {
     bad.sh("ip link set eth2 mtu 1500");
     let (name, host, evidence) = found(&Told::by(&netplay, 2));
     assert_eq!((&*name, &*host), ("mtu_too_small", names[2]));
-    assert_eq!(evidence, "eth2 has an MTU of 1500, and 9000 is what most hosts have");
+    assert_eq!(evidence, "eth2 has an MTU of 1500, and 9000 is what 3 of 4 hosts have");
     bad.sh("ip link set eth2 mtu 9000");
 
     // A port of the switch that wasn't raised.

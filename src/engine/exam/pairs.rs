@@ -176,8 +176,8 @@ pub(super) fn tcp(
             return Ok(measured);
         }
     }
-    let why = format!("another client took the server of iperf3, or it ended, {TRIES} times");
-    Ok(Measured::failed(way, Fault::Failed { sender: true }, why))
+    let why = format!("another client took the server of iperf3 on it, or it ended, {TRIES} times");
+    Ok(Measured::failed(way, Fault::Failed { sender: false }, why))
 }
 
 /// A test by perftest.
