@@ -17,11 +17,15 @@ pub(super) fn arguments(argv: &[OsString]) -> Vec<String> {
     })
 }
 
-/// The command line that does the hosts again that aren't done, if there are any.
-pub(super) fn command(finished: &RunFinished, argv: &[OsString]) -> Option<String> {
+/// The command line that does the hosts again that aren't done, if there are any. Where something was `found` between hosts
+/// those of the first run are all in it: a host alone has nobody to be tested with.
+pub(super) fn command(finished: &RunFinished, found: bool, argv: &[OsString]) -> Option<String> {
     let left: Vec<&str> = finished.left().map(|name| &**name).collect();
     if left.is_empty() {
         return None;
+    }
+    if found {
+        return Some(shlex::try_join(arguments(argv).iter().map(String::as_str)).unwrap_or_default());
     }
     let mut words = edit(arguments(argv).into_iter(), 'l', "--limit", |_| None);
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -97,8 +101,12 @@ mod tests {
         let finished =
             RunFinished { hosts: hosts.map(|(name, total)| (name.into(), total)).into(), ..RunFinished::default() };
         let argv: Vec<OsString> = shlex::split(line).unwrap().into_iter().map(Into::into).collect();
-        assert_eq!(command(&RunFinished::default(), &argv), None);
-        command(&finished, &argv)
+        assert_eq!(command(&RunFinished::default(), false, &argv), None);
+        assert_eq!(
+            command(&finished, true, &argv),
+            Some(shlex::try_join(arguments(&argv).iter().map(String::as_str)).unwrap())
+        );
+        command(&finished, false, &argv)
     }
 
     #[test]

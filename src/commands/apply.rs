@@ -77,8 +77,12 @@ impl Run<'_> {
             plays: plays.iter().map(|play| (play.name.clone(), names(play))).collect(),
             ..origin.started(&shared.run, self.command, argv)
         }));
-        let mut finished = carry_out(&shared, plays, options, &mut |event| reporters.event(&event));
-        finished.again = again::command(&finished, argv);
+        let mut found = false;
+        let mut finished = carry_out(&shared, plays, options, &mut |event| {
+            found |= matches!(event, Event::Finding { .. });
+            reporters.event(&event);
+        });
+        finished.again = again::command(&finished, found, argv);
         finished.log = log;
         let code = finished.exit_code;
         reporters.event(&Event::RunFinished(Box::new(finished)));

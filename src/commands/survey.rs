@@ -125,7 +125,7 @@ pub(super) fn ask(
         told
     };
     let mut finished = survey(&shared, reach.forks.into(), &places, name, visit, &mut sink);
-    finished.again = again::command(&finished, argv);
+    finished.again = again::command(&finished, false, argv);
     finished.log = log;
     let code = finished.exit_code;
     sink(Event::RunFinished(Box::new(finished)));
