@@ -1,6 +1,6 @@
 //! Kinds of settings of a network card, and what `ethtool` and `setpci` say of them.
 
-use crate::resource::{Fragment, Group, Output, Trouble};
+use crate::resource::{Answers, Fragment, Group, Output, Question, Trouble};
 use crate::shell::Script;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,6 +94,30 @@ pub(super) enum Answer {
     /// It can't show this: why.
     Refused(String),
     Shown(Shown),
+}
+
+/// Asks whether an interface sends and heeds pause frames.
+pub(in crate::resource) fn ask_pauses(interface: &str) -> Question {
+    Question::of::<Settings>(format!("{} {interface}", Kind::Pause.key()))
+}
+
+/// The answer: receiving and sending, or what the device says that has none; nothing where the tool isn't there. Whether it is
+/// negotiated doesn't matter: the driver of ConnectX can't change that.
+///
+/// # Errors
+/// The host didn't answer.
+pub(in crate::resource) fn pauses(
+    answers: &Answers,
+    interface: &str,
+) -> Result<Option<Result<(bool, bool), String>>, Trouble> {
+    Ok(match answers.get::<Settings>(&format!("{} {interface}", Kind::Pause.key()))? {
+        Answer::NoTool => None,
+        Answer::Refused(said) => Some(Err(said.clone())),
+        Answer::Shown(shown) => Some(match (shown.now.get("rx"), shown.now.get("tx")) {
+            (Some(rx), Some(tx)) => Ok((rx == "on", tx == "on")),
+            _ => Err("`ethtool -a` tells of none".to_owned()),
+        }),
+    })
 }
 
 /// The group. An argument is the key of a kind and the name of an interface, with a blank between.
@@ -221,6 +245,7 @@ pub(super) fn feature(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::Inquiry;
 
     #[test]
     fn what_a_device_lacks_is_told_in_the_words_of_the_tool() {
@@ -246,5 +271,20 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, 2);
+    }
+
+    #[test]
+    fn pause_frames() {
+        let of = |said: &str| {
+            let inquiry = Inquiry::new([ask_pauses("eth1")]);
+            let output = Output { stdout: said.into(), ..Output::default() };
+            pauses(&inquiry.answers(vec![Ok(output)]), "eth1").unwrap()
+        };
+        let shown =
+            "== 1 0\nPause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\toff\nRX negotiated: off\n";
+        assert_eq!(of(shown), Some(Ok((true, false))));
+        let refused = "netlink error: Operation not supported";
+        assert_eq!(of(&format!("== 1 76\n{refused}\n")), Some(Err(refused.to_owned())));
+        assert_eq!(of("== 1 none\n"), None);
     }
 }

@@ -89,7 +89,8 @@ impl RoceQos {
                 Trouble::new(format!("{what} of {interface} can't be set: its driver or the tool doesn't have it"))
             }),
         };
-        if let Some(Ok(Port { by_firmware: true, .. })) = seen.port {
+        let asked = wanted.of_port() || wanted.buffers.is_some();
+        if let (true, Some(Ok(Port { by_firmware: true, .. }))) = (asked, &seen.port) {
             // A switch could have its way over DCBX otherwise.
             row("dcbx", "os".into(), Ok("firmware".into()));
         }
@@ -262,6 +263,7 @@ impl Resource for RoceQos {
         let mut questions = self.kept.questions();
         if !self.image {
             questions.extend([Question::of::<Qos>(self.question()), LinkList::ask()]);
+            questions.extend(self.wanted.of_pause().then(|| nic::ask_pauses(&self.interface)));
             questions.extend(self.wanted.pause.map(|_| SessionEnds::ask()));
         }
         questions
@@ -276,12 +278,16 @@ impl Resource for RoceQos {
         let Some(seen) = answers.get::<Qos>(&self.question())? else {
             return Ok(Reading::NotYet(links.missing(&self.interface)));
         };
+        let mut seen = seen.clone();
+        if self.wanted.of_pause() {
+            seen.pause = nic::pauses(answers, &self.interface)?;
+        }
         let risk = match (self.wanted.pause, links.get(&self.interface)) {
             (Some(_), Some(link)) => answers.get::<SessionEnds>("")?.risk(links, link),
             _ => Risk::None,
         };
         let infiniband = links.get(&self.interface).is_some_and(|link| link.kind == "infiniband");
-        Ok(Reading::State(State { live: Some(seen.clone()), boot, risk, infiniband }))
+        Ok(Reading::State(State { live: Some(seen), boot, risk, infiniband }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {

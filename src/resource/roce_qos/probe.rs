@@ -7,7 +7,7 @@
 use crate::resource::{Fragment, Group, Output, Trouble};
 use crate::shell::Script;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The group. An argument is an interface, a blank, and the parts that are asked for.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) cnp_dscp: Option<u32>,
     /// What the tool for priorities says; nothing where there is none.
     pub(super) port: Option<Result<Port, Trouble>>,
-    /// What `ethtool -a` says: receiving, sending.
+    /// Whether it receives and sends pause frames, where that was asked for ([`crate::resource::nic`] does).
     pub(super) pause: Option<Result<(bool, bool), String>>,
     /// The type of service of RDMA connections.
     pub(super) tos: Option<Result<u32, String>>,
@@ -61,21 +61,36 @@ impl Group for Qos {
     const NAME: &'static str = "roce qos";
 
     fn compose(args: &[&str]) -> Vec<Fragment> {
-        let fragment = |arg: &&str| {
-            let (interface, parts) = arg.split_once(' ').unwrap_or((arg, ""));
-            Script::new().set("i", interface).set("parts", parts).line(include_str!("probe.sh")).into()
+        let fragment = |(interface, parts): (&str, BTreeSet<&str>)| {
+            let parts = parts.into_iter().collect::<Vec<_>>().join(" ");
+            Script::new().set("i", interface).set("parts", &parts).line(include_str!("probe.sh")).into()
         };
-        args.iter().map(fragment).collect()
+        of_each(args).into_iter().map(fragment).collect()
     }
 
     fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Found, Trouble>> {
-        let one = |at: usize| match outputs.get(at) {
+        let one = |output: Option<&Output>| match output {
             Some(output) if output.code == 0 => Ok(read(&output.text())),
             Some(output) => Err(Trouble::new(format!("the host didn't say what its QoS is: {}", output.complaint()))),
             None => Err(Trouble::new("no answer")),
         };
-        (0..args.len()).map(one).collect()
+        let all = of_each(args);
+        let place = |arg: &str| all.keys().position(|interface| *interface == interface_of(arg));
+        args.iter().map(|arg| one(place(arg).and_then(|at| outputs.get(at)))).collect()
     }
+}
+
+fn interface_of(arg: &str) -> &str {
+    arg.split(' ').next().unwrap_or_default()
+}
+
+/// What is asked of each interface: several resources may ask for parts of the same one, which is read once.
+fn of_each<'a>(args: &[&'a str]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut all = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for arg in args {
+        all.entry(interface_of(arg)).or_default().extend(arg.split(' ').skip(1).filter(|part| !part.is_empty()));
+    }
+    all
 }
 
 fn read(text: &str) -> Found {
@@ -110,7 +125,6 @@ fn read(text: &str) -> Found {
             _ => Err(silent("dcb", code, lines)),
         });
     }
-    seen.pause = said("pause").map(|(code, lines)| pause(code, lines));
     seen.tos = said("tos").map(|(code, lines)| number(code, lines, |word| word.parse().ok()));
     seen.mode = said("mode").map(|(code, lines)| {
         number(code, lines, |word| match word {
@@ -216,18 +230,6 @@ fn dcb(pfc: Option<(i32, &[&str])>, app: Option<(i32, &[&str])>, buffer: Option<
     }
 }
 
-/// `ethtool -a`. Whether it is negotiated doesn't matter: the driver of ConnectX can't change that.
-fn pause(code: i32, lines: &[&str]) -> Result<(bool, bool), String> {
-    let of = |name: &str| {
-        let value = lines.iter().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
-        value.filter(|_| code == 0).map(|value| value == "on")
-    };
-    match (of("RX:"), of("TX:")) {
-        (Some(rx), Some(tx)) => Ok((rx, tx)),
-        _ => Err(last(lines)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,11 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn pause_frames() {
-        let lines =
-            ["Pause parameters for eth1:", "Autonegotiate:\toff", "RX:\t\ton", "TX:\t\toff", "RX negotiated: off"];
-        assert_eq!(pause(0, &lines), Ok((true, false)));
-        let told = ["netlink error: Operation not supported"];
-        assert_eq!(pause(1, &told), Err("netlink error: Operation not supported".to_owned()));
+    fn each_interface_is_read_once_whoever_asks() {
+        let args = ["eth1 qos cm", "eth2 buffer", "eth1 qos", "eth3 "];
+        let asked: Vec<(&str, String)> = of_each(&args)
+            .into_iter()
+            .map(|(interface, parts)| (interface, parts.into_iter().collect::<Vec<_>>().join(" ")))
+            .collect();
+        assert_eq!(asked, [("eth1", "cm qos".to_owned()), ("eth2", "buffer".to_owned()), ("eth3", String::new())]);
+        assert_eq!(Qos::compose(&args).len(), 3);
+        let output = |text: &str| Output { stdout: text.into(), ..Output::default() };
+        let outputs = [output("rdma mlx5_1\n"), output("rdma mlx5_2\n"), output("absent\n")];
+        let device = |found: Result<Found, Trouble>| found.unwrap().and_then(|seen| seen.rdma).unwrap_or_default();
+        let devices: Vec<String> = Qos::split(&args, &outputs).into_iter().map(device).collect();
+        assert_eq!(devices, ["mlx5_1", "mlx5_2", "mlx5_1", ""]);
     }
 }

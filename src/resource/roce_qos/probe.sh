@@ -1,4 +1,4 @@
-# What there is of $i, a network interface, as far as $parts asks: `qos buffer pause cm`. What tools
+# What there is of $i, a network interface, as far as $parts asks: `qos buffer cm`. What tools
 # said, and at last files, each part behind a line `== PART EXIT-CODE`.
 n=/sys/class/net/$i
 [ -e "$n" ] || { echo absent; exit 0; }
@@ -25,7 +25,6 @@ case " $parts " in *' qos '*|*' buffer '*)
     case " $parts " in *' buffer '*) said buffer dcb -j buffer show dev "$i" ;; esac
   fi ;;
 esac
-case " $parts " in *' pause '*) ! command -v ethtool >/dev/null || said pause ethtool -a "$i" ;; esac
 case " $parts " in *' cm '*)
   c=/sys/kernel/config/rdma_cm/$d/ports/1
   if [ -z "$d" ]; then :

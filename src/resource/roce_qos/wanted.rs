@@ -75,9 +75,13 @@ impl Wanted {
         let mut parts = Vec::new();
         parts.extend(self.of_port().then_some("qos"));
         parts.extend(self.buffers.is_some().then_some("buffer"));
-        parts.extend((self.pause.is_some() || self.lossless()).then_some("pause"));
         parts.extend((self.tos.is_some() || self.rdma_cm.is_some()).then_some("cm"));
         parts.join(" ")
+    }
+
+    /// Whether something depends on what pause frames are.
+    pub(super) fn of_pause(&self) -> bool {
+        self.pause.is_some() || self.lossless()
     }
 
     pub(super) fn lossless(&self) -> bool {
