@@ -49,6 +49,12 @@ impl Told {
         found[0]
     }
 
+    /// How the run ended.
+    #[track_caller]
+    pub(crate) fn finished(&self) -> &Value {
+        self.one("run_finished", |_| true)
+    }
+
     /// What became of a resource on a host.
     #[track_caller]
     pub(crate) fn resource(&self, host: &str, address: &str) -> &Value {

@@ -276,6 +276,9 @@ fn a_rollout_stops_where_its_checks_fail() {
     );
     let (name, host, _) = found(&told);
     assert_eq!((&*name, &*host), ("path_mtu", names[2]));
+    // A host alone would have nobody to be tested with, and would pass.
+    let again = told.finished()["again"].to_string();
+    assert!(again.contains("site.yaml") && !again.contains("--limit"), "{again}");
     switch(hosts.each().nth(2).unwrap(), "eth1", &["mtu", "9000"]);
     for host in hosts.each() {
         host.sh("ip link set eth1 mtu 1500");
