@@ -112,7 +112,7 @@ impl FirewallRule {
             if let Some(other) = kept.iter().filter(same).find(|r| r.comment.as_ref() != Some(&comment)) {
                 let said = words(other, v6, self.out).join(" ");
                 return Err(Trouble::new(format!("ufw has a rule of others for the same packets: `ufw {said}`")).hint(
-                    format!("it takes but one for them: `ufw delete {said}`, or leave this rule out by `when`"),
+                    format!("it takes but one for them: leave this rule out by `when`, or, if theirs isn't needed, `ufw delete {said}`"),
                 ));
             }
             let running = table.chains[self.chain(v6)].rules.iter().any(|r| mine(&r));
