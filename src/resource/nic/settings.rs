@@ -101,15 +101,15 @@ pub(in crate::resource) fn ask_pauses(interface: &str) -> Question {
     Question::of::<Settings>(format!("{} {interface}", Kind::Pause.key()))
 }
 
-/// The answer: receiving and sending, or what the device says that has none; nothing where the tool isn't there. Whether it is
-/// negotiated doesn't matter: the driver of ConnectX can't change that.
+/// Whether an interface receives and sends pause frames, or what the device says that has none; nothing where the tool isn't
+/// there. Whether it is negotiated doesn't matter: the driver of ConnectX can't change that.
+pub(in crate::resource) type Pauses = Option<Result<(bool, bool), String>>;
+
+/// The answer to [`ask_pauses`].
 ///
 /// # Errors
 /// The host didn't answer.
-pub(in crate::resource) fn pauses(
-    answers: &Answers,
-    interface: &str,
-) -> Result<Option<Result<(bool, bool), String>>, Trouble> {
+pub(in crate::resource) fn pauses(answers: &Answers, interface: &str) -> Result<Pauses, Trouble> {
     Ok(match answers.get::<Settings>(&format!("{} {interface}", Kind::Pause.key()))? {
         Answer::NoTool => None,
         Answer::Refused(said) => Some(Err(said.clone())),

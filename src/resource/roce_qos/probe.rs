@@ -4,7 +4,7 @@
 //! and dcb-buffer(8) of iproute2 6.1, ethtool(8); sysfs of NVIDIA's driver: `ecn/roce_{np,rp}/enable/PRIORITY`,
 //! `ecn/roce_np/cnp_dscp`, `infiniband/DEVICE/tc/1/traffic_class`, which reads `Global tclass=106` and is written `106`.
 
-use crate::resource::{Fragment, Group, Output, Trouble};
+use crate::resource::{Fragment, Group, Output, Trouble, nic};
 use crate::shell::Script;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     /// What the tool for priorities says; nothing where there is none.
     pub(super) port: Option<Result<Port, Trouble>>,
     /// Whether it receives and sends pause frames, where that was asked for ([`crate::resource::nic`] does).
-    pub(super) pause: Option<Result<(bool, bool), String>>,
+    pub(super) pause: nic::Pauses,
     /// The type of service of RDMA connections.
     pub(super) tos: Option<Result<u32, String>>,
     /// Their RoCE version.
