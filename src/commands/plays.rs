@@ -335,7 +335,8 @@ pub(super) fn stage(
                         defaults: defaults.clone(),
                         handlers: handlers.clone(),
                     };
-                    hosts.push(run::Host { target: found, play: Mutex::new(play), site: Box::new(site), way });
+                    let (play, site) = (Mutex::new(play), Box::new(site));
+                    hosts.push(run::Host { target: found, play, site, way, leads_to: None });
                 }
             }
         }
@@ -351,6 +352,7 @@ pub(super) fn stage(
             confirm: cast.play.confirm.as_ref().map_or_else(Proof::default, |confirm| Proof {
                 command: confirm.command.clone(),
                 path_mtu: confirm.path_mtu,
+                leads_to: None,
             }),
             exam: (!cast.settings.checks.is_empty() && !cast.play.image).then(|| Exam {
                 checks: cast.settings.checks.clone(),
@@ -423,26 +425,37 @@ impl Hops {
         hops
     }
 
-    /// The first other host that is reached through this one.
-    fn user_of(&self, target: &Target) -> Option<&str> {
+    /// The place of the first other host that is reached through this one.
+    fn user_of(&self, target: &Target) -> Option<usize> {
         let users = [self.by_name.get(&target.host), self.by_place.get(&(target.address.clone(), target.port))];
         let others = users.into_iter().flatten().filter_map(|all| all.iter().find(|(_, host)| *host != target.host));
-        others.min_by_key(|(at, _)| *at).map(|(_, host)| host.as_str())
+        others.map(|(at, _)| *at).min()
     }
 }
 
-/// What others of the run need isn't booted in it: whoever is reached through it would be lost meanwhile.
+/// What others of the run need isn't booted in it: whoever is reached through it would be lost meanwhile. A change that may cut it
+/// off is confirmed only if it still leads to one of them.
 fn refuse(plays: &mut [run::Play]) {
-    let hops = Hops::of(plays.iter().flat_map(|p| &p.hosts).map(|h| &h.target));
+    let targets = || plays.iter().flat_map(|p| &p.hosts).map(|h| &h.target);
+    let hops = Hops::of(targets());
+    let users: Vec<Option<usize>> = targets().map(|target| hops.user_of(target)).collect();
+    let used: HashSet<usize> = users.iter().flatten().copied().collect();
+    let used: HashMap<usize, Arc<Target>> = targets()
+        .enumerate()
+        .filter(|(at, _)| used.contains(at))
+        .map(|(at, target)| (at, Arc::new(target.clone())))
+        .collect();
+    let mut users = users.into_iter();
     for play in plays {
         let desk = play.reboot.as_ref().map(|r| r.desk.target.host.clone());
         for host in &mut play.hosts {
             let of = &host.target;
-            host.way.refused = match hops.user_of(of) {
+            host.leads_to = users.next().flatten().and_then(|at| used.get(&at).cloned());
+            host.way.refused = match &host.leads_to {
                 _ if of.carrier == Carrier::Local => {
                     Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned())
                 }
-                Some(other) => Some(format!("{other} is reached through it in this run")),
+                Some(other) => Some(format!("{} is reached through it in this run", other.host)),
                 None if desk.as_deref() == Some(of.host.as_str()) => {
                     Some("the commands of `drain` and `power_cycle` run on it (`drain_on`)".to_owned())
                 }
@@ -553,9 +566,9 @@ mod tests {
             behind("n3", vec![at("n1", "n1"), at("n3", "n3")]),
         ];
         let hops = Hops::of(all.iter());
-        assert_eq!(hops.user_of(&gate), Some("n1"), "by its address, as what comes first");
-        assert_eq!(hops.user_of(&Target { port: 2222, ..gate }), Some("n2"), "by its name at another port");
-        assert_eq!(hops.user_of(&all[1]), Some("n3"));
+        assert_eq!(hops.user_of(&gate), Some(1), "by its address, as what comes first");
+        assert_eq!(hops.user_of(&Target { port: 2222, ..gate }), Some(2), "by its name at another port");
+        assert_eq!(hops.user_of(&all[1]), Some(3));
         assert_eq!((hops.user_of(&all[2]), hops.user_of(&all[3])), (None, None), "nobody is in its own way");
     }
 }

@@ -1,7 +1,7 @@
 //! One batch of a play: its visits, and the boots among them, so many at once as may be away.
 
 use super::boot::{Awaited, Left, Reboot, Trip, Turn};
-use super::guard::Canary;
+use super::guard::{Canary, Proof};
 use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
 use super::run::{Host, Ledger, Options, Play, bug, host_event};
@@ -106,7 +106,7 @@ impl Ledger {
                 policy: play.policy,
                 events: &events,
                 patient: false,
-                confirm: play.confirm.clone(),
+                confirm: Proof { leads_to: host.leads_to.clone(), ..play.confirm.clone() },
                 canary: Some(canary),
             };
             match (job, &play.reboot) {

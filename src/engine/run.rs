@@ -49,6 +49,8 @@ pub struct Host {
     pub site: Box<dyn Site + Send>,
     /// What is to be known for its boot.
     pub way: Way,
+    /// Another host of the run that is reached through it.
+    pub leads_to: Option<Arc<Target>>,
 }
 
 /// How a run goes.

@@ -186,7 +186,7 @@ impl World {
             keepalive: (0, 0),
             arguments: Vec::new(),
         };
-        Host { target, play: Mutex::new(play), site: Box::new(Here), way: Way::default() }
+        Host { target, play: Mutex::new(play), site: Box::new(Here), way: Way::default(), leads_to: None }
     }
 
     fn play(&self, hosts: Vec<Host>) -> Play {

@@ -391,6 +391,44 @@ fn a_bastion_that_dies_in_between_costs_the_change_and_nothing_else() {
 }
 
 #[test]
+fn a_bastion_that_leads_nowhere_any_more_takes_it_back() {
+    let hosts = Hosts::take(Kind::Sysd, 2);
+    let [jump, host] = hosts.each().collect::<Vec<_>>().try_into().unwrap();
+    let rest = format!(
+        "  resources:
+    - copy: {{dest: /etc/ssh/sshd_config.d/forward.conf, content: \"AllowTcpForwarding no\\n\"}}
+      when: inventory_hostname == '{}'
+      notify: again
+  handlers:
+    - name: again
+      service: {{name: ssh, state: restarted}}\n",
+        jump.0
+    );
+    let config = std::path::Path::new(crate::harness::env("LAB_INVENTORY")).with_file_name("ssh_config");
+    let way = format!("{}: {{ansible_ssh_common_args: -F {} -J {}, ", host.0, config.display(), jump.0);
+    for transport in ["ssh2", "openssh"] {
+        let netplay = play(&hosts, "{timeout: 20}", &rest);
+        let inventory = std::fs::read_to_string(netplay.path("inventory.yaml")).unwrap();
+        let inventory = inventory.replace(&format!("{}: {{", host.0), &way);
+        let login = format!("    ansible_user: root\n    netplay_transport: {transport}\n");
+        let netplay = netplay.file("inventory.yaml", &inventory.replace("    ansible_user: root\n", &login));
+        let told = Told::by(&netplay, 2);
+        let file = told.resource(jump.0, "copy:/etc/ssh/sshd_config.d/forward.conf");
+        assert_eq!(file["status"], "rolled_back", "{}", told.run.stdout);
+        let message = file["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(&format!("{}, which is reached through it, can't be any more: ", host.0)),
+            "{message}"
+        );
+        assert_eq!(
+            jump.sh("sshd -T | grep -i allowtcpforwarding; ls /etc/ssh/sshd_config.d"),
+            "allowtcpforwarding yes\n"
+        );
+        disarmed(jump);
+    }
+}
+
+#[test]
 fn a_second_interruption_ends_the_run_and_the_host_takes_it_back() {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();

@@ -18,6 +18,7 @@ use crate::plan::{Guard, Plan, Segment};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::links::LinkList;
 use crate::resource::{Answers, Inquiry, Question};
+use crate::transport::{Failure, Target};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub struct Proof {
     pub command: Option<Arc<str>>,
     /// Packets of full size pass between it and another host where an MTU was raised.
     pub path_mtu: bool,
+    /// A host that is reached through it still can be, if it could before.
+    pub leads_to: Option<Arc<Target>>,
 }
 
 /// The line behind what a host tells of it.
@@ -161,6 +164,7 @@ impl Going<'_> {
         };
         let nonce = super::execution::nonce().map_err(Stop::Broken)?;
         let nothing = Inquiry::new([]);
+        let leads_to = self.visit.confirm.leads_to.clone().filter(|target| self.leads(target).is_ok());
         let began = Instant::now();
         let errand = Errand { nonce: Some(&nonce), ..Errand::of(&segment.who, &nothing) };
         let report = self.execute(&Errand { segment: Some(segment), ..errand })?;
@@ -186,7 +190,7 @@ impl Going<'_> {
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
         let inquiry = Inquiry::new(plan.questions(&segment.who));
         let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
-        match self.confirm(segment, &nonce, &inquiry, began + most, (finished, bare))? {
+        match self.confirm(segment, &nonce, &inquiry, began + most, (finished, bare, leads_to.as_deref()))? {
             Verdict::Kept(report) => {
                 ticket.into_iter().for_each(canary::Ticket::confirmed);
                 plan.settle(segment, &report.steps);
@@ -216,13 +220,14 @@ impl Going<'_> {
         nonce: &Arc<str>,
         inquiry: &Inquiry,
         until: Instant,
-        (mut finished, bare): (Option<Instant>, bool),
+        (mut finished, bare, leads_to): (Option<Instant>, bool, Option<&Target>),
     ) -> Result<Verdict, Stop> {
         let nothing = Inquiry::new([]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
         let (mut last, mut refused) = (String::new(), None);
         let raises = segment.guard.as_ref().map(|guard| guard.raises.clone()).unwrap_or_default();
         let checks = self.visit.confirm.command.is_some() || (self.visit.confirm.path_mtu && !raises.is_empty());
+        let checks = checks || leads_to.is_some();
         // A host that tries it out has to be told in the time that is left then.
         let timeout = segment.guard.as_ref().map_or(Duration::ZERO, |guard| Duration::from_secs(guard.timeout.into()));
         let latest =
@@ -267,7 +272,7 @@ impl Going<'_> {
                 Armed::Kept => return Ok(Verdict::Kept(Box::new(report))),
                 // The connection may be older than the end of the steps.
                 Armed::Ended if finished.is_none() => finished = Some(Instant::now()),
-                Armed::Ended if refused.is_none() => match self.proven(segment, &raises, latest(finished))? {
+                Armed::Ended if refused.is_none() => match self.proven(segment, &raises, leads_to, latest(finished))? {
                     None => {
                         // Over the same connection, which is new enough.
                         let report = self.execute(&Errand { inquiry, ..look(Verb::Keep) });
@@ -313,7 +318,23 @@ impl Going<'_> {
     }
 
     /// Whether what the play asks for is true of the host; why not.
-    fn proven(&mut self, segment: &Segment, raises: &[(String, u32)], until: Instant) -> Result<Option<String>, Stop> {
+    fn proven(
+        &mut self,
+        segment: &Segment,
+        raises: &[(String, u32)],
+        leads_to: Option<&Target>,
+        until: Instant,
+    ) -> Result<Option<String>, Stop> {
+        while let Some(Err(failure)) = leads_to.map(|target| self.leads(target)) {
+            if Instant::now() >= until {
+                let name = leads_to.map_or("", |target| &target.host);
+                return Ok(Some(format!(
+                    "{name}, which is reached through it, can't be any more: {}",
+                    failure.message
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
         let mut commands: Vec<(String, String)> = Vec::new();
         if let Some(canary) = self.visit.canary.filter(|_| self.visit.confirm.path_mtu && !raises.is_empty()) {
             let links = match self.asked(segment, LinkList::ask())? {
@@ -364,6 +385,12 @@ impl Going<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether another host is reached, by a new connection through this one.
+    fn leads(&self, target: &Target) -> Result<(), Failure> {
+        let deadline = self.deadline.within(TRY);
+        self.visit.shared.transport.connect(target, &self.visit.shared.gate, &deadline).map(drop)
     }
 
     /// The answers over the connection there is, or why there are none.
