@@ -422,7 +422,7 @@ fn a_bastion_that_leads_nowhere_any_more_takes_it_back() {
         );
         assert_eq!(
             jump.sh("sshd -T | grep -i allowtcpforwarding; ls /etc/ssh/sshd_config.d"),
-            "allowtcpforwarding yes\n"
+            "allowtcpforwarding yes\nlab.conf\n"
         );
         disarmed(jump);
     }
