@@ -202,7 +202,7 @@ impl Host<'_> {
         let limit = if self.0.starts_with("vm") { 300 } else { 60 };
         while self.status() != ("up".to_owned(), boots) {
             assert!(start.elapsed().as_secs() < limit, "{} not up after {limit} s: {:?}", self.0, self.status());
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(250));
         }
     }
 
