@@ -195,6 +195,8 @@ arm() {
     mv -- "$a.new" "$a" && rm -f -- "$R/ended" "$R/spool" "$R/now" ) 2>&1 ) || unarmed "$w"
   if [ -d /run/systemd/system ]; then
     systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null; systemctl reset-failed netplay-guard.service netplay-late.service 2>/dev/null
+    # What was confirmed just now may still have its last second in there.
+    i=0; while [ "$(systemctl show -p LoadState --value netplay-guard.service 2>/dev/null)" = loaded ] && [ $((i += 1)) -le 30 ]; do nap; done
     w=$( { systemd-run --quiet --collect --unit=netplay-late --on-active=$((s + t + 10)) /bin/sh "$a/back" late &&
       systemd-run --quiet --collect --unit=netplay-guard --property=KillMode=process --property=TimeoutStopSec=infinity \
         --property=ExecStopPost="/bin/sh -c '[ ! -e $a/back ] || exec /bin/sh $a/back timer'" /bin/sh "$a/guard"; } 2>&1 ) ||

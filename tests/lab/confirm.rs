@@ -126,6 +126,37 @@ fn a_file_goes_back_before_what_reads_it_is_restarted_again() {
 }
 
 #[test]
+fn one_change_after_the_other_is_confirmed_and_the_last_file_of_its_folder_comes_back() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let both = |state: &str| {
+        let rule = |name: &str, source: &str| {
+            format!(
+                "    - firewall_rule: {{name: {name}, port: 22, protocol: tcp, action: accept, source: {source}, state: {state}}}\n"
+            )
+        };
+        format!("  resources:\n{}{}", rule("one", "10.99.0.0/16"), rule("two", "10.99.0.0/17"))
+    };
+    tables(host);
+    Told::by(&play(&hosts, "{timeout: 20}", &both("present")), 0);
+    let kept = || host.sh("cd /etc/netplay/reapply.d; stat -c '%n %a %U' .; stat -c '%n %a %U %Y' *; md5sum *");
+    // Both take the session's port along: one is confirmed, and the other right after it.
+    let told = Told::by(&play(&hosts, "{timeout: 20}", &both("absent")), 0);
+    assert_eq!(told.count("changed"), 2, "{}", told.run.stdout);
+    host.sh("test ! -e /etc/netplay/reapply.d");
+    disarmed(host);
+    // With the last file its folder goes, and comes back with it.
+    Told::by(&play(&hosts, "{timeout: 20}", &both("present")), 0);
+    let before = kept();
+    let told = Told::by(&play(&hosts, "{timeout: 20, command: '[ -e /etc/netplay/reapply.d ]'}", &both("absent")), 2);
+    assert_eq!((told.count("changed"), told.count("rolled_back")), (1, 1), "{}", told.run.stdout);
+    let now = kept();
+    assert_eq!(now.lines().count(), 3, "{now}");
+    assert!(now.lines().all(|line| before.contains(line)), "{now}\ninstead of\n{before}");
+    disarmed(host);
+}
+
+#[test]
 fn a_command_that_makes_a_file_take_effect_is_taken_back_by_running_it_again() {
     let hosts = Hosts::take(Kind::Sysd, 1);
     let host = hosts.first();

@@ -28,6 +28,7 @@ files() {
     if [ -e "$A/$i" ]; then
       # Where it can't be replaced, as it is a mount point, it is written over.
       if ! same "$A/$i" "$p"; then
+        [ -d "${p%/*}" ] || ( umask 022; mkdir -p -- "${p%/*}" )
         e=$( t=${p%/*}/.netplay-back; { rm -f -- "$t"; { cp -a -- "$A/$i" "$t" && mv -f -- "$t" "$p"; } ||
           { rm -f -- "$t"; cat -- "$A/$i" >"$p"; }; } 2>&1 ) || bad "$p isn't as it was: ${e##*: }"
         ! command -v restorecon >/dev/null || restorecon -- "$p"
