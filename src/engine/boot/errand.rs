@@ -119,6 +119,10 @@ mod tests {
             assert_eq!(last, ended(7, "late\n"), "{shell:?}");
             assert!(!std::path::Path::new(&folder).exists(), "{shell:?}: {folder}");
             assert!(matches!(run("", limit, Some(&folder)), Found::Lost(why) if why.contains("is gone")), "{shell:?}");
+            // Of what a command prints 64 KiB are kept, from its end: how it ended has to be among them.
+            let long = shell.run(script("yes 0123456789 | head -c 200000; exit 6", limit, None).as_str());
+            assert!(long.stdout.len() < 65536, "{shell:?}: {}", long.stdout.len());
+            assert!(matches!(read(&long), Found::Ended(output) if output.code == 6), "{shell:?}");
             // It is ended when its time is over, and told as that.
             let begun = run("sleep 60", Duration::from_secs(2), None);
             let Found::UnderWay(Some(folder)) = begun else { panic!("{shell:?}: {begun:?}") };

@@ -1,7 +1,7 @@
 # The operator's command $cmd, which may take $seconds, run by a process of its own, so that nobody holds a session for it: begun
 # where $d isn't set, a folder whose name is told first (`in FOLDER`). After a second, or once it has ended, how far it is:
 # `ended CODE` with what it printed last, and nothing is left of it; or nothing. Ends with 1 where nobody will know any more.
-nap() { sleep 0.1 2>/dev/null || { sleep 1; i=10; }; }
+nap() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
 if [ -z "$d" ]; then
   d=$(mktemp -d 2>&1) || { printf '%s\n' "$d"; exit 1; }
   printf '%s' "$cmd" >"$d/command" || { rm -rf -- "$d"; exit 1; }
@@ -19,5 +19,6 @@ i=0; while [ ! -e "$d/code" ] && lives && [ $((i += 1)) -le 10 ]; do nap; done
 [ -e "$d/code" ] || ! lives || exit 0
 [ -e "$d/code" ] || { echo 'its process is gone, and what came of it is not known'; exit 1; }
 printf 'ended %s\n' "$(cat "$d/code")"
-tail -c 65536 "$d/out"
+# With what comes before it, it has to fit into the 64 KiB that are kept of a command's output, from its end.
+tail -c 16384 "$d/out"
 rm -rf -- "$d"

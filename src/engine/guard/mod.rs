@@ -326,7 +326,7 @@ impl Going<'_> {
         until: Instant,
     ) -> Result<Option<String>, Stop> {
         while let Some(Err(failure)) = leads_to.map(|target| self.leads(target)) {
-            if Instant::now() >= until {
+            if Instant::now() >= until || self.visit.shared.cut.load(Ordering::Relaxed) {
                 let name = leads_to.map_or("", |target| &target.host);
                 return Ok(Some(format!(
                     "{name}, which is reached through it, can't be any more: {}",
