@@ -88,7 +88,8 @@ fn told(answer: &str) -> String {
         lines
             .push(format!("what is noted in {path} of a boot can't be read: remove it if no run is booting this host"));
     }
-    lines.extend(Standing::of_state(answer).map(|standing| standing.told()));
+    let standing = Standing::of_state(answer).filter(Standing::is_open);
+    lines.extend(standing.map(|standing| standing.told()));
     for pending in of("pending") {
         let words: Vec<&str> = pending.split_whitespace().collect();
         let [card, parameter, wanted, _, boot, loads] = words.as_slice() else { continue };
@@ -119,6 +120,7 @@ mod tests {
         let waits = armed("ended", "");
         assert!(waits.contains("run r1 of root@head 7") && waits.contains("it will be taken back"), "{waits}");
         assert!(armed("undone", "").contains("it was taken back"));
+        assert_eq!(armed("kept", ""), "nothing is open\n");
         // What the way back said may be anything.
         let failed = armed("failed", "pending 0000:86:00.0 A 1 0 b reboot\nno such link");
         assert!(failed.contains("no such link; ") && failed.contains("armed/undone again"), "{failed}");

@@ -191,7 +191,7 @@ impl Going<'_> {
             self.probe(plan, &who, true)?;
         }
         self.survey(plan, true)?;
-        if let Some(standing) = self.kept.standing.clone().filter(|s| s.stage != Armed::Kept) {
+        if let Some(standing) = self.kept.standing.clone().filter(Standing::is_open) {
             if standing.stage == Armed::Failed && !self.visit.policy.check {
                 return Err(Stop::Broken(super::guard::failed(&standing)));
             }

@@ -94,6 +94,11 @@ impl Standing {
         self.about.split(' ').nth(1).unwrap_or_default()
     }
 
+    /// Whether anything is left to be done or told: what was confirmed stays, and only its note is there.
+    pub fn is_open(&self) -> bool {
+        self.stage != Armed::Kept
+    }
+
     /// What is said of it later.
     pub fn told(&self) -> String {
         let what = format!("{} made a change that could have cut the host off", self.about);
