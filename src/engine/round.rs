@@ -1,6 +1,6 @@
 //! One batch of a play: its visits, and the boots among them, so many at once as may be away.
 
-use super::boot::{Awaited, Left, Reboot, Trip, Turn};
+use super::boot::{Awaited, Left, Trip, Turn, Unavailable};
 use super::guard::{Canary, Proof};
 use super::pool::{self, Heard, WHILE};
 use super::rolling::{self, Admission, Away};
@@ -8,10 +8,12 @@ use super::run::{Host, Ledger, Options, Play, bug, host_event};
 use super::visit::{Visit, Visited};
 use super::{boot, visit::Shared};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem, Status, Warning};
+use crate::resource::Question;
 use crate::transport::{FailureKind, Knock};
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a thread is to do for the host of a number.
@@ -19,6 +21,8 @@ enum Job {
     Visit,
     /// To see whether what an earlier run had boot is back.
     Await,
+    /// To find out where it can be seen whether its host is there at all, before this is done.
+    Door(Box<Job>),
     Turn(Box<Trip>),
     GiveUp(Box<Trip>, Problem),
     /// The scheduler is asked whom it has as unavailable.
@@ -31,10 +35,10 @@ enum Told {
     Visited(usize, Visited),
     /// Whether what is awaited is still away.
     Awaited(usize, bool),
-    /// That a knock tells whether what is awaited is there.
-    Door(usize),
+    /// Where a knock tells whether the host is there, if it does, and what is to be done then.
+    Door(usize, Option<SocketAddr>, Job),
     Turn(usize, Turn),
-    Census(Result<Vec<boot::drain::Unavailable>, Problem>),
+    Census(Result<Vec<Unavailable>, Problem>),
 }
 
 /// What is known of a host of the batch.
@@ -61,6 +65,9 @@ const FRESH: Duration = Duration::from_secs(2);
 /// How long until knocks are looked at again.
 const SOON: Duration = Duration::from_millis(50);
 
+/// How long an address is good: a host may come back with another one.
+const RESOLVED: Duration = Duration::from_secs(60);
+
 /// A batch under way.
 struct Round<'r> {
     ledger: &'r mut Ledger,
@@ -74,9 +81,13 @@ struct Round<'r> {
     due: Vec<(Instant, usize, Job)>,
     /// Those of them that may be down: whether they take connections.
     knocks: Vec<(Knock, Instant, usize, Job)>,
-    /// Where that can be found out, once it was asked.
-    doors: &'r [OnceLock<Option<SocketAddr>>],
+    /// When these were looked at.
+    knocked: Instant,
+    /// Where that can be found out, by when.
+    doors: Vec<Option<(Instant, Option<SocketAddr>)>>,
     census: Census,
+    /// Whether hosts have come to those that wait since it was looked which names are one machine.
+    newcomers: bool,
     /// Whether a scheduler has a view of it.
     scheduled: bool,
 }
@@ -94,7 +105,6 @@ impl Ledger {
         options: Options,
         sink: &mut dyn FnMut(Event),
     ) -> usize {
-        let doors: Vec<OnceLock<Option<SocketAddr>>> = batch.iter().map(|_| OnceLock::new()).collect();
         let work = |at: usize, job: Job, send: &(dyn Fn(Told) + Sync)| {
             let events = |event| send(Told::Event(event));
             let host = batch[at];
@@ -114,26 +124,12 @@ impl Ledger {
                     let rendered = std::mem::take(&mut *host.play.lock().unwrap_or_else(PoisonError::into_inner));
                     send(Told::Visited(at, visit.make(rendered)));
                 }
-                (Job::Await, _) => {
-                    // Whether it is there at all takes no look where it can be found out otherwise.
-                    let known = doors[at].get().is_some();
-                    match doors[at].get_or_init(|| visit.door()) {
-                        Some(_) if !known => send(Told::Door(at)),
-                        _ => send(Told::Awaited(at, boot::absent(&visit))),
-                    }
-                }
-                (Job::Turn(trip), Some(reboot)) => {
-                    let turn = trip.turn(&visit, reboot, &host.way);
-                    if let Turn::Later(trip, _) = &turn
-                        && trip.down(reboot).is_some()
-                    {
-                        doors[at].get_or_init(|| visit.door());
-                    }
-                    send(Told::Turn(at, turn));
-                }
+                (Job::Await, _) => send(Told::Awaited(at, boot::absent(&visit))),
+                (Job::Door(job), _) => send(Told::Door(at, visit.door(), *job)),
+                (Job::Turn(trip), Some(reboot)) => send(Told::Turn(at, trip.turn(&visit, reboot, &host.way))),
                 (Job::Turn(trip), None) => send(Told::Turn(at, trip.give_up(&visit, bug("no boots here".to_owned())))),
                 (Job::GiveUp(trip, problem), _) => send(Told::Turn(at, trip.give_up(&visit, problem))),
-                (Job::Census, reboot) => send(Told::Census(census(&visit, reboot.as_ref(), batch))),
+                (Job::Census, _) => send(Told::Census(census(&visit, play))),
             }
         };
         canary.batch(batch.len());
@@ -146,30 +142,32 @@ impl Ledger {
             waiting: Vec::new(),
             due: Vec::new(),
             knocks: Vec::new(),
-            doors: &doors,
+            knocked: Instant::now(),
+            doors: vec![None; batch.len()],
             census: Census::Open,
-            scheduled: batch.iter().any(|host| host.way.drain.census().is_some()),
+            newcomers: false,
+            scheduled: play.hosts.iter().any(|host| boot::Census::of(&host.way.drain).is_some()),
         };
         pool::crew(options.forks.min(batch.len()), work, |desk| round.owner(shared, desk, sink));
         round.lost
     }
 }
 
-/// Asks the scheduler.
-fn census(
-    visit: &Visit<'_>,
-    reboot: Option<&Reboot>,
-    batch: &[&Host],
-) -> Result<Vec<boot::drain::Unavailable>, Problem> {
-    let asked = batch.iter().map(|h| &h.way.drain).find_map(|drain| Some((drain, drain.census()?)));
-    let (Some(reboot), Some((drain, script))) = (reboot, asked) else { return Ok(Vec::new()) };
-    let output = reboot.desk.run(visit, &script, 60, false)?;
-    if output.code != 0 {
-        let message = format!("the scheduler doesn't tell who is available: {}", output.complaint());
-        let hint = Some(format!("the command runs on {} (`drain_on`)", reboot.desk.target.host));
-        return Err(Problem { kind: "drain", message, hint });
+/// Asks the schedulers of all hosts of the play.
+fn census(visit: &Visit<'_>, play: &Play) -> Result<Vec<Unavailable>, Problem> {
+    let asked: BTreeSet<&str> = play.hosts.iter().filter_map(|host| boot::Census::of(&host.way.drain)).collect();
+    let Some(reboot) = play.reboot.as_ref().filter(|_| !asked.is_empty()) else { return Ok(Vec::new()) };
+    let answers = reboot.desk.ask(visit, asked.iter().map(|tool| Question::of::<boot::Census>(*tool)), false)?;
+    let mut unavailable = Vec::new();
+    for tool in asked {
+        let found = answers.get::<boot::Census>(tool).map_err(|trouble| {
+            let message = format!("the scheduler doesn't tell who is available: {tool}: {}", trouble.message);
+            let host = &reboot.desk.target.host;
+            Problem { kind: "drain", message, hint: Some(format!("the command runs on {host} (`drain_on`)")) }
+        })?;
+        unavailable.extend_from_slice(found);
     }
-    Ok(drain.unavailable(&output.text()))
+    Ok(unavailable)
 }
 
 impl Round<'_> {
@@ -177,7 +175,8 @@ impl Round<'_> {
         for (at, host) in self.batch.iter().enumerate() {
             let due = host.way.awaited.as_ref().is_some_and(Awaited::due);
             let awaited = due && !self.ledger.visited(&self.name(at));
-            desk.give(at, if awaited { Job::Await } else { Job::Visit });
+            // Whether it is there at all takes no look where it can be found out otherwise.
+            self.look(at, if awaited { Job::Await } else { Job::Visit }, false, desk);
         }
         let mut hurried = false;
         while self.hosts.iter().any(|is| *is != Is::Over) || self.asks(desk) {
@@ -187,12 +186,8 @@ impl Round<'_> {
             for (when, at, job) in std::mem::take(&mut self.due) {
                 if when > now && !hurry {
                     self.due.push((when, at, job));
-                } else if let Some(Some(door)) =
-                    self.doors[at].get().filter(|_| !interrupted && self.down(at, &job).is_some())
-                {
-                    self.knocks.push((Knock::at(door), now, at, job));
                 } else {
-                    desk.give(at, job);
+                    self.look(at, job, interrupted, desk);
                 }
             }
             self.knocks(interrupted, desk, sink);
@@ -208,12 +203,15 @@ impl Round<'_> {
                     let wait = if interrupted { wait.min(Duration::from_secs(1)) } else { wait };
                     self.due.push((Instant::now() + wait, at, Job::Turn(trip)));
                 }
-                Some(Heard::Event(Told::Door(at))) => self.due.push((now, at, Job::Await)),
+                Some(Heard::Event(Told::Door(at, door, job))) => {
+                    self.doors[at] = Some((Instant::now(), door));
+                    self.look(at, job, interrupted, desk);
+                }
                 Some(Heard::Event(Told::Awaited(at, absent))) => self.awaited(at, absent && !interrupted, desk, sink),
                 // It is drained, if it was, and goes before all others.
                 Some(Heard::Event(Told::Turn(at, Turn::Needs(trip)))) => {
                     self.ledger.away.remove(&self.name(at));
-                    self.waiting.push((at, trip));
+                    self.wait(at, trip);
                 }
                 Some(Heard::Event(Told::Turn(at, Turn::Over(event, machine, left)))) => {
                     let name = self.name(at);
@@ -267,9 +265,25 @@ impl Round<'_> {
         }
     }
 
+    /// Has a job done, after a knock where its host may be down.
+    fn look(&mut self, at: usize, job: Job, interrupted: bool, desk: &Desk) {
+        if interrupted || self.down(at, &job).is_none() {
+            return desk.give(at, job);
+        }
+        match self.doors[at].filter(|(when, _)| when.elapsed() < RESOLVED) {
+            Some((_, Some(door))) => self.knocks.push((Knock::at(&door), Instant::now(), at, job)),
+            Some((_, None)) => desk.give(at, job),
+            None => desk.give(at, Job::Door(Box::new(job))),
+        }
+    }
+
     /// Who takes connections again is looked at. To wait for the others takes no thread: a look at a host that says nothing would
-    /// hold one for seconds.
+    /// hold one for seconds. They aren't asked at each event, of which thousands come while a thousand hosts boot.
     fn knocks(&mut self, interrupted: bool, desk: &Desk, sink: &mut dyn FnMut(Event)) {
+        if self.knocked.elapsed() < SOON && !interrupted {
+            return;
+        }
+        self.knocked = Instant::now();
         for (knock, since, at, job) in std::mem::take(&mut self.knocks) {
             let silent = since.elapsed() > boot::QUICK;
             match (knock.answer(), self.down(at, &job)) {
@@ -386,7 +400,7 @@ impl Round<'_> {
                     let problem = Problem { kind: "reboot", message: message.to_owned(), hint };
                     return desk.give(at, Job::GiveUp(trip, problem));
                 }
-                self.waiting.push((at, trip));
+                self.wait(at, trip);
             }
             // It has booted already: to prove that takes nobody else away.
             Visited::Proof(paused, note) => {
@@ -439,6 +453,27 @@ impl Round<'_> {
         }
     }
 
+    fn wait(&mut self, at: usize, trip: Box<Trip>) {
+        self.waiting.push((at, trip));
+        self.newcomers = true;
+    }
+
+    /// Two names of one machine are both not booted.
+    fn twins(&mut self, desk: &Desk) {
+        let twins = self.ledger.machines.values().filter(|names| names.len() > 1);
+        let twins: HashMap<&str, &Vec<Arc<str>>> =
+            twins.flat_map(|names| names.iter().map(move |name| (&**name, names))).collect();
+        let problem = |at: usize| {
+            let mut names: Vec<&str> = twins.get(&*self.name(at))?.iter().map(|name| &**name).collect();
+            names.sort_unstable();
+            let message = format!("it isn't booted: {} are one machine by boot_id and machine-id", names.join(" and "));
+            let hint = "leave one of these names in the inventory, or give cloned images machine-ids of their own";
+            Some((at, Problem { kind: "reboot", message, hint: Some(hint.to_owned()) }))
+        };
+        let problems: HashMap<usize, Problem> = self.waiting.iter().filter_map(|(at, _)| problem(*at)).collect();
+        self.give_up(desk, |at| problems.get(&at).cloned());
+    }
+
     /// Lets go whom the budget allows, when all hosts were seen once and the scheduler was asked: before that nobody
     /// knows who is away anyhow, and which names are one machine.
     fn admit(&mut self, desk: &Desk, interrupted: bool) {
@@ -455,6 +490,9 @@ impl Round<'_> {
             Census::Open => return self.ask(self.waiting[0].0, desk),
             Census::Asked => return,
         };
+        if std::mem::take(&mut self.newcomers) {
+            self.twins(desk);
+        }
         if let Some(limit) = self.play.max_fail_percentage
             && rolling::over(self.lost, self.batch.len(), Some(limit))
         {
@@ -464,6 +502,10 @@ impl Round<'_> {
                 self.batch.len()
             );
             return self.give_up(desk, |_| Some(Problem { kind: "stopped", message: message.clone(), hint: None }));
+        }
+        // Where all places are taken, one of them will be free again.
+        if self.ledger.away.len() >= self.ledger.most && self.ledger.away.values().any(|away| away.lost.is_none()) {
+            return;
         }
         // As they stand in the play, which is the order that a check told; those that are drained already first.
         self.waiting.sort_by_key(|(at, trip)| (!trip.begun(), *at));
@@ -504,7 +546,7 @@ impl Round<'_> {
     }
 
     /// Takes in what the scheduler told, and which names are one machine.
-    fn counted(&mut self, found: Result<Vec<boot::drain::Unavailable>, Problem>, desk: &Desk) {
+    fn counted(&mut self, found: Result<Vec<Unavailable>, Problem>, desk: &Desk) {
         self.census = Census::Known(Instant::now());
         let unavailable = match found {
             Ok(unavailable) => unavailable,
@@ -529,22 +571,9 @@ impl Round<'_> {
             self.ledger.away.insert(host.clone(), Away { domain: self.domain(host), lost });
         }
         let drained = |host: &Arc<str>| self.ledger.away.get(host).and_then(|away| away.lost.clone());
-        let twins =
-            |host: &Arc<str>| self.ledger.machines.values().find(|names| names.len() > 1 && names.contains(host));
         let problems: Vec<Option<Problem>> = (0..self.batch.len())
             .map(|at| {
                 let host = self.name(at);
-                if let Some(names) = twins(&host) {
-                    let mut names = names.clone();
-                    names.sort();
-                    let message =
-                        format!("it isn't booted: {} are one machine by boot_id and machine-id", names.join(" and "));
-                    let hint = Some(
-                        "leave one of these names in the inventory, or give cloned images machine-ids of their own"
-                            .to_owned(),
-                    );
-                    return Some(Problem { kind: "reboot", message, hint });
-                }
                 let why = drained(&host)?;
                 let message = format!("somebody else has taken it out of service, and it wasn't booted: {why}");
                 let hint = Some("when they are done with it, put it back and run this again".to_owned());

@@ -121,6 +121,25 @@ impl Place {
         seconds: u32,
         patient: bool,
     ) -> Result<Output, Problem> {
+        let argument = CommandLine::argument(seconds, script.as_str());
+        let answers = self.ask(visit, [CommandLine::ask(&argument)], patient)?;
+        answers.get::<CommandLine>(&argument).cloned().map_err(|t| Problem {
+            kind: "probe",
+            message: t.message,
+            hint: t.hint,
+        })
+    }
+
+    /// Asks there for a visit.
+    ///
+    /// # Errors
+    /// It could not be asked.
+    pub(super) fn ask(
+        &self,
+        visit: &Visit<'_>,
+        questions: impl IntoIterator<Item = Question>,
+        patient: bool,
+    ) -> Result<Answers, Problem> {
         let scripts = |event: Event| {
             if let Event::Script { .. } = event {
                 (visit.events)(event);
@@ -137,18 +156,12 @@ impl Place {
             confirm: Proof::default(),
             canary: None,
         };
-        let argument = CommandLine::argument(seconds, script.as_str());
-        let (event, answers) = there.ask(&Inquiry::new([CommandLine::ask(&argument)]), &self.keywords);
-        let Some(answers) = answers else {
+        let (event, answers) = there.ask(&Inquiry::new(questions), &self.keywords);
+        answers.ok_or_else(|| {
             let host = &self.target.host;
             let lost = Problem { kind: "lost", message: "no answer".to_owned(), hint: None };
             let problem = event.error.unwrap_or(lost);
-            return Err(Problem { message: format!("on {host}: {}", problem.message), ..problem });
-        };
-        answers.get::<CommandLine>(&argument).cloned().map_err(|t| Problem {
-            kind: "probe",
-            message: t.message,
-            hint: t.hint,
+            Problem { message: format!("on {host}: {}", problem.message), ..problem }
         })
     }
 }

@@ -4,7 +4,7 @@ as far as they are known; a pod whose eviction is refused is tried again after o
 
 As `kubectl` (a link to this file) it knows
 
-    get node[s] [NAME] [-o json|name|jsonpath={.a.b\\.c}]    annotate node NAME KEY=VALUE|KEY- [--overwrite]    get pods [--field-selector spec.nodeName=NODE] [-o json]
+    get node[s] [NAME] [-o json|name|jsonpath=TEMPLATE]    annotate node NAME KEY=VALUE|KEY- [--overwrite]    get pods [--field-selector spec.nodeName=NODE] [-o json]
     cordon NODE    uncordon NODE    drain NODE [--ignore-daemonsets] [--delete-emptydir-data] [--force] [--timeout D] ..
 
 As `simulated-kubectl` (another link in the same folder) it sets up what that one sees:
@@ -98,6 +98,27 @@ def pod_object(pod):
             "status": {"phase": "Running"}}
 
 
+def template(value, text):
+    """What a JSONPath template gives: keys, one condition of a list, text and one `range` over all items."""
+    whole = re.fullmatch(r"\{range \.items\[\*\]\}(.*)\{end\}", text)
+    if whole:
+        return "".join(template(item, whole[1]) for item in value["items"])
+
+    def part(match):
+        if match[1] is not None:
+            return json.loads(match[1])
+        now = value
+        for key, field, wanted in re.findall(r"\.((?:[\w/]|\\\.)+)(?:\[\?\(@\.(\w+)==\"(\w+)\"\)\])?", match[2]):
+            now = now.get(key.replace("\\.", "."), "") if isinstance(now, dict) else ""
+            if field:
+                now = next((one for one in now or [] if one.get(field) == wanted), "")
+        return now if isinstance(now, str) else json.dumps(now)
+    left = re.sub(r'\{(".*?")\}|\{((?:\.(?:[\w/]|\\\.)+(?:\[\?\(@\.\w+=="\w+"\)\])?)+)\}', "", text)
+    if left:
+        fail(f"error: simulated-kubectl knows no template with {left}")
+    return re.sub(r'\{(".*?")\}|\{((?:\.(?:[\w/]|\\\.)+(?:\[\?\(@\.\w+=="\w+"\)\])?)+)\}', part, text)
+
+
 def show(value, options):
     form = options.get("-o", options.get("--output", "name"))
     if form == "json":
@@ -105,10 +126,8 @@ def show(value, options):
     elif form == "name":
         for item in value["items"] if "items" in value else [value]:
             print(f"{item['kind'].lower()}/{item['metadata']['name']}")
-    elif re.fullmatch(r"jsonpath=\{(\.(\w|/|\\\.)+)+\}", form):
-        for key in re.split(r"(?<!\\)\.", form[11:-1]):
-            value = value.get(key.replace("\\.", "."), "") if isinstance(value, dict) else ""
-        print(value if isinstance(value, str) else json.dumps(value), end="")
+    elif form.startswith("jsonpath="):
+        print(template(value, form[9:]), end="")
     else:
         fail(f"error: simulated-kubectl has no output {form}")
 

@@ -13,6 +13,11 @@ use std::time::Duration;
 impl Trip {
     /// Before anything is taken away: what the host is like is noted on it, and whether it may be booted at all.
     pub(super) fn note(&mut self, visit: &Visit<'_>, play: &Reboot, way: &Way) -> Result<Option<Duration>, Problem> {
+        // Nothing is done to it any more, whatever it does.
+        if self.lost() {
+            self.enter(Stage::Release);
+            return Ok(None);
+        }
         if let Some(why) = way.refused.as_ref().or(self.kept().unbootable.as_ref()) {
             return Err(Problem {
                 kind: "reboot",
@@ -133,7 +138,7 @@ impl Trip {
         };
         let verdict = match self.drain.clone() {
             Drain::Command { drain, .. } => self.send(visit, play, &drain),
-            _ => match play.desk.run(visit, &script, 60, false) {
+            _ => match play.desk.run(visit, &script, drain::SECONDS, false) {
                 Ok(output) => drain::judge(&output, false, play.drain_timeout),
                 Err(problem) => Drained::No(problem.message),
             },

@@ -1,16 +1,19 @@
 //! Booting a host in the middle of its play: drained, booted, proven, given back. Each turn of a `Trip` is short; what it
 //! waits for in between costs no thread.
 
+mod census;
 mod down;
-pub mod drain;
+mod drain;
 mod errand;
 mod note;
 mod pulse;
 mod up;
 
+pub use census::Unavailable;
 pub use drain::Drain;
 pub use note::{Note, whence};
 
+pub(super) use self::census::Census;
 use self::pulse::{Lack, Pulse};
 use super::host::Kept;
 pub(super) use super::visit::QUICK;
@@ -165,6 +168,8 @@ pub(super) struct Trip {
     made: Vec<String>,
     /// What it lacked last, and in words.
     lack: (Lack, String),
+    /// Since when it hasn't been seen to run its old boot.
+    gone: Option<Instant>,
     tries: u32,
 }
 
@@ -266,6 +271,7 @@ impl Trip {
             admitted: false,
             made: Vec::new(),
             lack,
+            gone: None,
             tries: 0,
         })
     }
@@ -282,15 +288,29 @@ impl Trip {
         self.kept().note.is_some()
     }
 
-    /// When to look again at a host that hasn't been seen up since the order, and may take longer.
+    /// When to look again at a host that didn't answer when it was looked at last, and may take longer. One that still runs its
+    /// old boot isn't knocked at: its sshd counts connections without a login, and some close the door for them.
     pub(super) fn down(&self, play: &Reboot) -> Option<Duration> {
-        let down = self.stage == Stage::Wait && self.lack.0 <= Lack::Boot && self.entered.elapsed() < self.limit(play);
+        let (since, limit) = self.limit(play, Lack::Boot);
+        let down = self.stage == Stage::Wait && self.lack.0 == Lack::Boot && since.elapsed() < limit;
         down.then(|| pause(self.entered))
     }
 
-    /// How long it has from the order until it answers.
-    fn limit(&self, play: &Reboot) -> Duration {
-        play.timeout + if self.drain.boots() { play.drain_timeout } else { Duration::ZERO }
+    /// Since when it may lack this, and how long. What Slurm boots goes down when its jobs have ended, and has the
+    /// time of a boot from then on.
+    fn limit(&self, play: &Reboot, lack: Lack) -> (Instant, Duration) {
+        match lack {
+            Lack::Shutdown if self.drain.boots() => (self.entered, play.timeout + play.drain_timeout),
+            Lack::Boot if self.drain.boots() => (self.gone.unwrap_or(self.entered), play.timeout),
+            Lack::Shutdown | Lack::Boot => (self.entered, play.timeout),
+            Lack::System => (self.entered, SYSTEM.min(play.timeout)),
+            Lack::Ports => (self.entered, PORTS.min(play.timeout)),
+        }
+    }
+
+    /// Whether its play is over and came to nothing.
+    fn lost(&self) -> bool {
+        matches!(&self.rest, Rest::Over(event, _) if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable))
     }
 
     fn kept(&self) -> &Kept {
@@ -321,8 +341,13 @@ impl Trip {
             }
             Rest::Over(mut event, mut kept) => {
                 event.warnings.append(&mut kept.warnings);
-                event.status = HostStatus::Failed;
-                event.error = Some(problem);
+                // What it has failed of stays what is told.
+                if matches!(event.status, HostStatus::Failed | HostStatus::Unreachable) {
+                    event.warnings.push(problem.message);
+                } else {
+                    event.status = HostStatus::Failed;
+                    event.error = Some(problem);
+                }
                 (event, kept.machine.take())
             }
         }
@@ -413,3 +438,6 @@ pub(super) fn busy(note: &Note) -> Problem {
         hint: Some("let that run finish, then run this again".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::down::PATIENCE;
 use super::pulse::{Lack, Pulse};
-use super::{Left, PORTS, Reboot, Rest, SYSTEM, Stage, TRIES, Trip, Turn, busy, drain, note, pause, pulse_of};
+use super::{Left, Reboot, Rest, Stage, TRIES, Trip, Turn, busy, drain, note, pause, pulse_of};
 use crate::engine::visit::{Machine, Visit, Visited};
 use crate::event::{BootStep, HostEvent, HostStatus, Problem};
 use crate::plan::Rung;
@@ -45,30 +45,30 @@ impl Trip {
         }
         // One look that failed is no boot: where the old one is seen to run, the host hasn't gone down.
         self.lack = (if lack == Lack::Shutdown { lack } else { lack.max(self.lack.0) }, told);
-        let (limit, stage, hint) = match lack {
-            Lack::Shutdown if self.drain.boots() => (play.timeout, "Slurm didn't boot it", PATIENCE),
-            Lack::Shutdown => (play.timeout, "it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
+        match lack {
+            Lack::Shutdown => self.gone = None,
+            _ => drop(self.gone.get_or_insert_with(Instant::now)),
+        }
+        let (late, hint) = match lack {
+            Lack::Shutdown if self.drain.boots() => ("Slurm didn't boot it", PATIENCE),
+            Lack::Shutdown => ("it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
             Lack::Boot if self.lack.0 <= Lack::Boot => {
-                (play.timeout, "it didn't come back", "look at its console; when it is back, run this again")
+                ("it didn't come back", "look at its console; when it is back, run this again")
             }
-            Lack::Boot | Lack::System => (
-                SYSTEM.min(play.timeout),
-                "its system didn't come up",
-                "`systemctl list-jobs` there tells what is still being started",
-            ),
-            Lack::Ports => (
-                PORTS.min(play.timeout),
-                "it didn't come back as it was",
-                "look at cable, switch port and subnet manager",
-            ),
+            Lack::Boot | Lack::System => {
+                ("its system didn't come up", "`systemctl list-jobs` there tells what is still being started")
+            }
+            Lack::Ports => ("it didn't come back as it was", "look at cable, switch port and subnet manager"),
         };
-        let limit = if self.drain.boots() { limit + play.drain_timeout } else { limit };
-        if self.entered.elapsed() < limit {
+        // A host that is lost again, when it was seen to come up, has no new time for its boot.
+        let stage = if lack == Lack::Boot { self.lack.0.min(Lack::System) } else { lack };
+        let (since, limit) = self.limit(play, stage);
+        if since.elapsed() < limit {
             return Ok(Some(pause(self.entered)));
         }
         let ordered = if self.ordered.is_empty() { String::new() } else { format!("; {}", self.ordered) };
         let of = if lack == Lack::Shutdown { "order" } else { "boot" };
-        let message = format!("{stage} within {} s of the {of}: {}{ordered}", limit.as_secs(), self.lack.1);
+        let message = format!("{late} within {} s of the {of}: {}{ordered}", limit.as_secs(), self.lack.1);
         Err(Problem { kind: "boot", message, hint: Some(hint.to_owned()) })
     }
 
@@ -97,9 +97,7 @@ impl Trip {
 
     /// Gives the host back, if all went well; otherwise it stays as it is, drained if it was.
     pub(super) fn release(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot) -> Turn {
-        if let Rest::Over(event, _) = &self.rest
-            && matches!(event.status, HostStatus::Failed | HostStatus::Unreachable)
-        {
+        if self.lost() {
             let booted = self.admitted || self.kept().proven;
             self.stays_drained();
             let (event, machine) = self.over();
