@@ -308,7 +308,8 @@ fn subscript(text: &str) -> Option<(&str, Subscript)> {
     Some((base, subscript))
 }
 
-/// Splits a pattern into its terms, at commas and colons outside of brackets; a colon within an address isn't one.
+/// Splits a pattern into its terms, at commas and colons outside of brackets; one within an address or the name of a file
+/// is none.
 fn split(text: &str, place: &Span) -> Vec<Term> {
     let mut terms = Vec::new();
     let mut add = |from: usize, to: usize| {
@@ -327,7 +328,8 @@ fn split(text: &str, place: &Span) -> Vec<Term> {
     };
     for (from, to) in cut(text, 0, text.len(), ',') {
         let part = text[from..to].trim().trim_start_matches(['!', '&']);
-        if part.starts_with('@') || address::is_one(part) {
+        let file = part.starts_with('@') && !part.starts_with("@failed:");
+        if file || address::is_one(part) {
             add(from, to);
         } else {
             cut(text, from, to, ':').into_iter().for_each(|(from, to)| add(from, to));

@@ -212,6 +212,8 @@ fn patterns() {
         ("127.0.0.1", "127.0.0.1"),
         ("@failed", "web2"),
         ("web:!@failed", "web[1,3-4]"),
+        ("@failed:!web2", ""),
+        ("@failed:web1", "web[1-2]"),
         ("odd-name", "x.y,fe80::1"),
     ] {
         assert_eq!(select(pattern), hosts, "{pattern}");
