@@ -11,7 +11,8 @@ use crate::shell::Script;
 
 /// Whether a text can be the name of a module or of a parameter.
 pub(super) fn is_name(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    // One that begins with a dash would be an option of modprobe's.
+    !text.starts_with('-') && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Reads `params`.
