@@ -5,6 +5,7 @@ use crate::playbook::{HostPlay, Item, Reference};
 use crate::resource::{Claim, Need};
 use petgraph::algo::has_path_connecting;
 use petgraph::graphmap::DiGraphMap;
+use petgraph::visit::EdgeFiltered;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
@@ -148,6 +149,11 @@ impl Graph {
                     continue;
                 }
                 if has_path_connecting(&self.edges, to, from, None) {
+                    // Of two that each would come after the other the playbook says nothing: one order is as good.
+                    let derived = EdgeFiltered::from_fn(&self.edges, |(.., edge)| *edge != Edge::Written);
+                    if has_path_connecting(&derived, to, from, None) {
+                        continue;
+                    }
                     let name = |i: usize| &play.resources[i].address;
                     let warning = format!(
                         "`{}` would come before `{}`, but the playbook's own order says otherwise",
@@ -382,6 +388,9 @@ mod tests {
         assert_eq!(graph.warnings.len(), 1, "{:?}", graph.warnings);
         let p = play(vec![Fake::new("service").needs("file"), Fake::new("file")]);
         assert_eq!(names(&p, &build(&p).unwrap().order()), "file service");
+        // Two that each would come after the other: the playbook hasn't said anything.
+        let p = play(vec![Fake::new("a").needs("b"), Fake::new("b").needs("a")]);
+        assert!(build(&p).unwrap().warnings.is_empty());
     }
 
     #[test]
