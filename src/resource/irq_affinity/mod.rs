@@ -248,17 +248,18 @@ impl Resource for IrqAffinity {
                 return Some(Obstacle::stops(trouble.hint(format!("it has {}", found.online))));
             }
         }
-        if found.balances || (found.balances_at_boot && self.kept.is_wanted()) {
-            let when = if found.balances { "irqbalance runs" } else { "irqbalance starts at boot" };
-            let trouble = Trouble::new(format!("{when}, and would undo it within ten seconds"));
-            let hint = "put `service: {name: irqbalance, state: stopped, enabled: false}` before it";
-            return Some(Obstacle::unless(trouble.hint(hint), vec![Claim::new("unit", BALANCER)]));
-        }
+        // First, since nobody in the play takes it away: irqbalance may be stopped by a resource before this one.
         if found.queues.is_empty() {
             let trouble = Trouble::new(format!("no queue of {name} has an interrupt"));
             return Some(Obstacle::lasts(trouble.hint(format!(
                 "many drivers ask for them when the interface is switched on: `ip link set {name} up`"
             ))));
+        }
+        if found.balances || (found.balances_at_boot && self.kept.is_wanted()) {
+            let when = if found.balances { "irqbalance runs" } else { "irqbalance starts at boot" };
+            let trouble = Trouble::new(format!("{when}, and would undo it within ten seconds"));
+            let hint = "put `service: {name: irqbalance, state: stopped, enabled: false}` before it";
+            return Some(Obstacle::unless(trouble.hint(hint), vec![Claim::new("unit", BALANCER)]));
         }
         now.boot.obstacle()
     }
