@@ -167,7 +167,7 @@ fn silent(tool: &str, code: i32, lines: &[&str]) -> Trouble {
     match code {
         124 | 137 | 143 => Trouble::new(format!("`{tool}` didn't answer within 20 s"))
             .hint("look for the card's driver in the host's dmesg, and whether another tool holds the card"),
-        _ => Trouble::new(format!("`{tool}` says: {}", last(lines))),
+        _ => Trouble::new(format!("`{tool}` says: {} (exit code {code})", last(lines))),
     }
 }
 
@@ -276,7 +276,10 @@ mod tests {
         assert_eq!(port(0, &less).unwrap(), Port { trust: None, buffers: None, ..whole });
         let told =
             port(1, "****** WARNING: lldpad service is running\n\nETS features are not supported on your system\n");
-        assert_eq!(told.unwrap_err().message, "`mlnx_qos` says: ETS features are not supported on your system");
+        assert_eq!(
+            told.unwrap_err().message,
+            "`mlnx_qos` says: ETS features are not supported on your system (exit code 1)"
+        );
         assert_eq!(port(124, "").unwrap_err().message, "`mlnx_qos` didn't answer within 20 s");
     }
 
