@@ -69,7 +69,8 @@ impl Output {
     }
 }
 
-fn both_ends(line: &str) -> String {
+/// A line, or what is short of 500 characters of it: both its ends.
+pub(super) fn both_ends(line: &str) -> String {
     let left_out = line.chars().count().saturating_sub(500);
     if left_out == 0 {
         return line.to_owned();

@@ -8,6 +8,7 @@ pub(super) use pending::{FOLDER, Loads, Mark, Standing, new_line, standing};
 pub(super) use set::{Setting, step};
 
 use crate::error::Error;
+use crate::resource::question::both_ends;
 use crate::resource::{Change, Fragment, Output, Spec, Trouble};
 use crate::shell::Script;
 use std::collections::BTreeMap;
@@ -269,6 +270,11 @@ pub(super) fn folded<'a>(each: impl IntoIterator<Item = (Change, &'a str)>, coun
     all.into_iter().map(name).collect()
 }
 
+/// Whether a tool was ended before it came to its end: by `timeout` (124), or by a signal.
+pub(super) fn cut_short(code: i32) -> bool {
+    code == 124 || code > 128
+}
+
 /// Why a tool told nothing of a card. `said` is all that it printed, `code` its exit code.
 pub(super) fn refusal(found: &Found, tool: &str, address: &str, code: i32, said: &str) -> Trouble {
     let has = |text: &str| said.to_ascii_lowercase().contains(text);
@@ -277,6 +283,7 @@ pub(super) fn refusal(found: &Found, tool: &str, address: &str, code: i32, said:
     // The line of names is the probe's own.
     let own: Vec<&str> = said.lines().filter(|l| *l != "names" && !l.starts_with("names ")).collect();
     let words = if errors.is_empty() { own.join("\n").trim().to_owned() } else { errors.join("; ") };
+    let words = both_ends(&words);
     let told = |what: &str| Trouble::new(format!("{address}: {what}"));
     let quoted = format!("{tool} ended with {code}: {}", if words.is_empty() { "it said nothing" } else { &words });
     if matches!(code, 124 | 137 | 143) {
@@ -284,6 +291,11 @@ pub(super) fn refusal(found: &Found, tool: &str, address: &str, code: i32, said:
             "look for mlx5_core in the host's dmesg, and whether another tool holds the card; a card whose firmware hangs \
              comes back by a power cycle",
         );
+    }
+    if cut_short(code) {
+        let trouble = told(&format!("signal {} ended {tool} before it had told all", code - 128));
+        return trouble
+            .hint(format!("run `{tool} -d {address} q` on the host; if it dies there too, install another version"));
     }
     if has("livefish") {
         return told(&format!("its firmware doesn't run (livefish mode), so it has no settings: {words}"))

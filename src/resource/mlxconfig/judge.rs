@@ -165,6 +165,13 @@ impl<'a> Bench<'a> {
         };
         let seen: Vec<&Value> =
             [row.default.as_ref(), row.current.as_ref(), Some(&row.next)].into_iter().flatten().collect();
+        if let Some(range) = row.next.array() {
+            let message = format!("{}{name} is an array, of which the elements are set", self.at);
+            judged
+                .stops
+                .push(Trouble::new(message).hint(format!("write `{name}[{range}]`, or those of them that matter")));
+            return;
+        }
         let listed = self.table.values(name);
         if let Some(trouble) = wanted.unfit(name, &seen, listed) {
             judged.stops.push(Trouble { message: format!("{}{}", self.at, trouble.message), ..trouble });

@@ -119,7 +119,9 @@ impl Mlxconfig {
 
 /// What of a parameter differs: its value of the next boot, which is set now, and the current one, which follows then.
 fn changes(item: &Item<'_>) -> Vec<Change> {
-    let json = |value: Option<&value::Value>| value.map_or(Json::Null, value::Value::json);
+    // A card that doesn't show a parameter has none; of one that it shows it may not tell each value.
+    let none = if item.is == Is::Hidden { Json::Null } else { "not told".into() };
+    let json = |value: Option<&value::Value>| value.map_or(none.clone(), value::Value::json);
     let to = item.wanted.json();
     let later = |effect: Effect| Change {
         field: item.name.clone(),
@@ -248,8 +250,13 @@ impl Resource for Mlxconfig {
         };
         let card = |address: &String| {
             let (code, said) = found.answers.get(address).cloned().unwrap_or((255, String::new()));
-            let table = Table::read(&said, address);
-            let table = if table.seen { Ok(table) } else { Err(cards::refusal(&found, &tool, address, code, &said)) };
+            let mut table = Table::read(&said, address);
+            if table.complaint.is_none() && code != 0 {
+                table.complaint = Some(format!("{tool} ended with {code}"));
+            }
+            // What was cut short may have been about to tell more.
+            let whole = table.seen && !cards::cut_short(code);
+            let table = if whole { Ok(table) } else { Err(cards::refusal(&found, &tool, address, code, &said)) };
             Card { address: address.clone(), table }
         };
         let cards: Vec<Card> = targets.iter().map(card).collect();

@@ -32,7 +32,8 @@ query() {
 }
 
 # The whole table has no elements of arrays: those are asked by name, and with them all else that is wanted. One name that
-# the card doesn't know fails such a query; which ones it knows the whole table tells.
+# the card doesn't know fails such a query; which ones it knows the whole table tells. A further port (_P2) many cards don't
+# have, so that those are asked for the whole table at once.
 ask() {
   names= arrays= stars= whole=1 wanted=
   for q in $asks; do
@@ -44,7 +45,8 @@ ask() {
     esac
     names="$names ${w%%:*}"
   done
-  if [ -n "$arrays" ] && [ -z "$stars" ]; then
+  case $names in *_P[2-9]*) ports=1 ;; *) ports= ;; esac
+  if [ -n "$arrays" ] && [ -z "$stars$ports" ]; then
     o=$(query "$1" $names); r=$?
     case $o in *"doesn't support"* | *"Unknown Parameter"* | *"Failed to find Param"*) ;; *) whole= ;; esac
   fi

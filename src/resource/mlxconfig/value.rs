@@ -12,7 +12,7 @@ pub(super) struct Value {
     pub(super) text: String,
     /// The word of an enumeration.
     name: Option<String>,
-    number: Option<u128>,
+    number: Option<i128>,
 }
 
 impl Value {
@@ -28,7 +28,12 @@ impl Value {
 
     /// Whether the tool doesn't know it: `N/A`, or an array as a whole.
     pub(super) fn unknown(&self) -> bool {
-        self.text == "N/A" || self.text.starts_with("Array[")
+        self.text == "N/A" || self.array().is_some()
+    }
+
+    /// The range of the elements (`0..7`), if it stands for an array as a whole.
+    pub(super) fn array(&self) -> Option<&str> {
+        self.text.strip_prefix("Array[").and_then(|rest| rest.strip_suffix(']'))
     }
 
     /// Whether it only says that it is the default.
@@ -119,19 +124,21 @@ impl Value {
 
     /// A number as one, all else as text.
     pub(super) fn json(&self) -> serde_json::Value {
-        match self.text.parse::<u64>() {
-            Ok(number) => number.into(),
-            Err(_) => self.text.as_str().into(),
-        }
+        let unsigned = self.text.parse::<u64>().map(serde_json::Value::from);
+        let number = unsigned.or_else(|_| self.text.parse::<i64>().map(serde_json::Value::from));
+        number.unwrap_or_else(|_| self.text.as_str().into())
     }
 }
 
-fn number(text: &str) -> Option<u128> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) => u128::from_str_radix(hex, 16).ok(),
-        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
-        None => None,
-    }
+fn number(text: &str) -> Option<i128> {
+    let (digits, base) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None => (text.strip_prefix('-').unwrap_or(text), 10),
+    };
+    // The parsers take a sign of their own, which no tool writes there.
+    let number =
+        i128::from_str_radix(digits, base).ok().filter(|_| digits.starts_with(|c: char| c.is_ascii_hexdigit()))?;
+    Some(if text.starts_with('-') { -number } else { number })
 }
 
 #[cfg(test)]
