@@ -331,7 +331,8 @@ fn ufw_has_it_before_what_it_denies() {
 fn firewalld_has_it_after_a_reload_and_a_boot() {
     let (hosts, peers) = (Hosts::take(Kind::Sysd, 1), Hosts::take(Kind::Fleet, 1));
     let (host, peer) = (hosts.first(), peers.first());
-    host.sh("systemctl enable --now firewalld");
+    // Its unit has started before its rules are there, which its client waits for.
+    host.sh("systemctl enable --now firewalld; firewall-cmd --state");
     let (v4, v6) = addresses(host, peer);
     assert!(!arrives(peer, host, &v4, 4791) && !arrives(peer, host, &v6, 4791));
     let storage = "    - firewall_rule: {name: storage, protocol: tcp, port: [2049, 20048], source: 10.0.0.0/8}\n";

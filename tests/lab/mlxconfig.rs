@@ -205,7 +205,7 @@ fn bad_days() {
     for (fault, why) in [
         ("livefish", "its firmware doesn't run (livefish mode)"),
         ("locked", "another tool holds its lock"),
-        ("dies", "signal 11 ended mstconfig before it had told all"),
+        ("dies", "signal 11 ended mlxconfig before it had told all"),
         ("refuses", "the firmware returned bad status 0x5"),
         ("numbers", "shows ROCE_CONTROL as 2 and has no name for it, so `ROCE_ENABLE` can't be compared"),
     ] {
