@@ -2,6 +2,7 @@
 
 use crate::harness::{Host, Hosts, Kind, ssh};
 use crate::told::{Told, apply, play};
+use std::collections::BTreeSet;
 
 const RESOURCES: &str = "    - sysctl: {values: {net.core.rmem_max: 134217728, net.ipv4.tcp_mtu_probing: 1}}
     - mtu: {interface: eth1, mtu: 9000}
@@ -38,8 +39,8 @@ fn a_check_touches_nothing_and_tells_what_apply_does() {
     let before = everything(host);
     let checked = Told::by(&apply(&hosts, &play(RESOURCES), &["--check", "--diff"]), 0);
     let after = everything(host);
-    let gone: Vec<&str> = before.lines().filter(|l| !after.lines().any(|m| m == *l)).collect();
-    let new: Vec<&str> = after.lines().filter(|l| !before.lines().any(|m| m == *l)).collect();
+    let [was, is] = [&before, &after].map(|all| all.lines().collect::<BTreeSet<_>>());
+    let (gone, new): (Vec<_>, Vec<_>) = (was.difference(&is).collect(), is.difference(&was).collect());
     assert!(gone.is_empty() && new.is_empty(), "gone: {gone:#?}, new: {new:#?}");
     let unknown = "can't be known before copy:/etc/systemd/system/demo.service has changed";
     assert!(checked.run.stdout.contains(unknown), "{}", checked.run.stdout);
