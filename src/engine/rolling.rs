@@ -91,6 +91,37 @@ pub(super) fn admit(most: usize, away: &BTreeMap<Arc<str>, Away>, waiting: &[Opt
     if going.is_empty() && !under_way && !waiting.is_empty() { Admission::Spent } else { Admission::Go(going) }
 }
 
+/// What becomes of a host that was drained and not yet booted, when the scheduler was asked again after that: another run may
+/// have drained hosts of its own in the same seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It may be booted.
+    Holds,
+    /// Too many are away, but only with hosts of runs that give way to this one, when they see it.
+    Disputed,
+    /// Too many are away: it is given back.
+    Yields,
+}
+
+/// Whether a drained host may be booted, beside all that are away, itself among them; those that `behind` says give way.
+pub(super) fn claim(
+    most: usize,
+    away: &BTreeMap<Arc<str>, Away>,
+    host: &Arc<str>,
+    behind: impl Fn(&Arc<str>) -> bool,
+) -> Claim {
+    let domain = away.get(host).and_then(|away| away.domain.as_ref());
+    let fits = |counts: &dyn Fn(&Arc<str>) -> bool| {
+        let others = || away.iter().filter(|(name, _)| *name != host && counts(name));
+        others().count() < most && (domain.is_none() || others().all(|(_, other)| other.domain.as_ref() != domain))
+    };
+    match (fits(&|_| true), fits(&|name| !behind(name))) {
+        (true, _) => Claim::Holds,
+        (false, true) => Claim::Disputed,
+        (false, false) => Claim::Yields,
+    }
+}
+
 /// In which rounds hosts of these domains would go, if each round ended before the next began, and each batch of the play before
 /// the next one; those that never may go, since what is lost doesn't come back, are in none. `batches` tells of each host in
 /// which it is, in order.
@@ -164,6 +195,30 @@ mod tests {
         assert_eq!(at_most(100, &Batch::Percent(5.0)), 5);
         assert_eq!(at_most(10, &Batch::Percent(5.0)), 1);
         assert_eq!(at_most(10, &Batch::Hosts(3)), 3);
+    }
+
+    #[test]
+    fn of_two_runs_at_the_same_moment_one_gives_way() {
+        let away = |list: &[(&str, Option<&str>, bool)]| -> BTreeMap<Arc<str>, Away> {
+            let one = |(name, domain, lost): &(&str, Option<&str>, bool)| {
+                let away = Away { domain: domain.map(Into::into), lost: lost.then(|| "drained".to_owned()) };
+                (Arc::from(*name), away)
+            };
+            list.iter().map(one).collect()
+        };
+        let claim = |most, list: &[(&str, Option<&str>, bool)], behind: &[&str]| {
+            super::claim(most, &away(list), &"n1".into(), |host| behind.contains(&&**host))
+        };
+        let (own, other) = (("n1", None, false), ("n2", None, true));
+        assert_eq!(claim(1, &[own], &[]), Claim::Holds);
+        assert_eq!(claim(2, &[own, other], &[]), Claim::Holds);
+        assert_eq!(claim(1, &[own, other], &[]), Claim::Yields);
+        assert_eq!(claim(1, &[own, other], &["n2"]), Claim::Disputed);
+        assert_eq!(claim(1, &[own, other, ("n3", None, true)], &["n2"]), Claim::Yields);
+        let (own, other) = (("n1", Some("rack1"), false), ("n2", Some("rack1"), true));
+        assert_eq!(claim(9, &[own, ("n2", Some("rack2"), true)], &[]), Claim::Holds);
+        assert_eq!(claim(9, &[own, other], &[]), Claim::Yields);
+        assert_eq!(claim(9, &[own, other], &["n2"]), Claim::Disputed);
     }
 
     #[test]

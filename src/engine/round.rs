@@ -3,14 +3,14 @@
 use super::boot::{Awaited, Left, Trip, Turn, Unavailable};
 use super::guard::{Canary, Proof};
 use super::pool::{self, Heard, WHILE};
-use super::rolling::{self, Admission, Away};
+use super::rolling::{self, Admission, Away, Claim};
 use super::run::{Host, Ledger, Options, Play, bug, host_event};
 use super::visit::{Visit, Visited};
 use super::{boot, visit::Shared};
 use crate::event::{BootEvent, BootStep, Event, HostEvent, HostStatus, Problem, Status, Warning};
 use crate::resource::Question;
 use crate::transport::{FailureKind, Knock};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -25,6 +25,8 @@ enum Job {
     Door(Box<Job>),
     Turn(Box<Trip>),
     GiveUp(Box<Trip>, Problem),
+    /// It was drained, and isn't booted: it is given back.
+    StandBack(Box<Trip>, Problem),
     /// The scheduler is asked whom it has as unavailable.
     Census,
 }
@@ -54,13 +56,17 @@ enum Is {
 #[derive(Debug, PartialEq, Eq)]
 enum Census {
     Open,
-    Asked,
-    /// Since then.
-    Known(Instant),
+    /// When.
+    Asked(Instant),
+    /// When it was asked and when it answered, which of ten thousand nodes may take seconds.
+    Known(Instant, Instant),
 }
 
 /// How old the scheduler's view may be when further hosts are taken away: others drain, and lose, hosts meanwhile.
 const FRESH: Duration = Duration::from_secs(2);
+
+/// How long a run that began later is given to see that it has to give way.
+const GIVES_WAY: Duration = Duration::from_secs(20);
 
 /// How long until knocks are looked at again.
 const SOON: Duration = Duration::from_millis(50);
@@ -77,6 +83,10 @@ struct Round<'r> {
     lost: usize,
     /// Those that wait until they may be taken away.
     waiting: Vec<(usize, Box<Trip>)>,
+    /// Those that were drained at this moment, and are booted if not too many are away since then.
+    claims: Vec<(Instant, usize, Box<Trip>)>,
+    /// What the scheduler has as drained by later runs.
+    behind: HashSet<Arc<str>>,
     /// Those that wait for something of their own.
     due: Vec<(Instant, usize, Job)>,
     /// Those of them that may be down: whether they take connections.
@@ -128,7 +138,12 @@ impl Ledger {
                 (Job::Door(job), _) => send(Told::Door(at, visit.door(), *job)),
                 (Job::Turn(trip), Some(reboot)) => send(Told::Turn(at, trip.turn(&visit, reboot, &host.way))),
                 (Job::Turn(trip), None) => send(Told::Turn(at, trip.give_up(&visit, bug("no boots here".to_owned())))),
-                (Job::GiveUp(trip, problem), _) => send(Told::Turn(at, trip.give_up(&visit, problem))),
+                (Job::StandBack(trip, problem), Some(reboot)) => {
+                    send(Told::Turn(at, trip.fail(&visit, reboot, problem)));
+                }
+                (Job::GiveUp(trip, problem) | Job::StandBack(trip, problem), _) => {
+                    send(Told::Turn(at, trip.give_up(&visit, problem)))
+                }
                 (Job::Census, _) => send(Told::Census(census(&visit, play))),
             }
         };
@@ -140,6 +155,8 @@ impl Ledger {
             hosts: vec![Is::Visited; batch.len()],
             lost: 0,
             waiting: Vec::new(),
+            claims: Vec::new(),
+            behind: HashSet::new(),
             due: Vec::new(),
             knocks: Vec::new(),
             knocked: Instant::now(),
@@ -191,6 +208,7 @@ impl Round<'_> {
                 }
             }
             self.knocks(interrupted, desk, sink);
+            self.claim(desk, interrupted);
             self.admit(desk, interrupted);
             let next = self.due.iter().map(|(when, ..)| when.saturating_duration_since(now)).min();
             let next = if self.knocks.is_empty() { next } else { Some(next.unwrap_or(SOON).min(SOON)) };
@@ -213,6 +231,7 @@ impl Round<'_> {
                     self.ledger.away.remove(&self.name(at));
                     self.wait(at, trip);
                 }
+                Some(Heard::Event(Told::Turn(at, Turn::Counts(trip)))) => self.claims.push((Instant::now(), at, trip)),
                 Some(Heard::Event(Told::Turn(at, Turn::Over(event, machine, left)))) => {
                     let name = self.name(at);
                     match left {
@@ -234,12 +253,13 @@ impl Round<'_> {
                             message: format!("boots can't be foreseen: {}", problem.message),
                         }));
                     }
-                    self.counted(found, desk);
+                    self.counted(shared, found, desk);
                 }
                 Some(Heard::Over(at, Some(message))) => {
                     self.waiting.retain(|(other, _)| *other != at);
-                    if self.census == Census::Asked {
-                        self.counted(Err(bug(message.clone())), desk);
+                    self.claims.retain(|(_, other, _)| *other != at);
+                    if let Census::Asked(_) = self.census {
+                        self.counted(shared, Err(bug(message.clone())), desk);
                     }
                     if self.hosts[at] == Is::Over {
                         continue;
@@ -303,11 +323,11 @@ impl Round<'_> {
         if self.play.policy.check && self.census == Census::Open && !self.ledger.planned.is_empty() {
             self.ask(0, desk);
         }
-        self.census == Census::Asked
+        matches!(self.census, Census::Asked(_))
     }
 
     fn ask(&mut self, at: usize, desk: &Desk) {
-        self.census = Census::Asked;
+        self.census = Census::Asked(Instant::now());
         desk.give(at, Job::Census);
     }
 
@@ -486,9 +506,9 @@ impl Round<'_> {
             return self.give_up(desk, |_| Some(Problem { kind, message: message.clone(), hint: None }));
         }
         let since = match self.census {
-            Census::Known(since) => since,
+            Census::Known(_, since) => since,
             Census::Open => return self.ask(self.waiting[0].0, desk),
-            Census::Asked => return,
+            Census::Asked(_) => return,
         };
         if std::mem::take(&mut self.newcomers) {
             self.twins(desk);
@@ -535,6 +555,53 @@ impl Round<'_> {
         }
     }
 
+    /// Which of those that were drained may be booted. Each run drains first and counts then, so of two that drain at the same
+    /// moment at least one sees the other; the one that began later gives way, and the other one waits until it has.
+    fn claim(&mut self, desk: &Desk, interrupted: bool) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (since, answered) = match self.census {
+            Census::Asked(_) if !interrupted => return,
+            Census::Open if !interrupted => return self.ask(self.claims[0].1, desk),
+            Census::Open | Census::Asked(_) => (Instant::now(), Instant::now()),
+            Census::Known(since, answered) => (since, answered),
+        };
+        let mut again = false;
+        for (when, at, trip) in std::mem::take(&mut self.claims) {
+            if when >= since && !interrupted {
+                again = true;
+                self.claims.push((when, at, trip));
+                continue;
+            }
+            let name = self.name(at);
+            match rolling::claim(self.ledger.most, &self.ledger.away, &name, |host| self.behind.contains(host)) {
+                // It is given back by its next turn.
+                _ if interrupted => desk.give(at, Job::Turn(trip)),
+                Claim::Holds => desk.give(at, Job::Turn(trip)),
+                Claim::Disputed if when.elapsed() < GIVES_WAY => {
+                    again |= answered.elapsed() > FRESH;
+                    self.claims.push((when, at, trip));
+                }
+                Claim::Disputed | Claim::Yields => {
+                    let spent = self.ledger.spent(self.domain(&name).is_some());
+                    let own = self.ledger.away.values().filter(|away| away.lost.is_none()).count();
+                    let own = super::run::hosts(own);
+                    let message = format!("it was drained, and isn't booted: {spent}; this run has taken away {own}");
+                    let hint = Some(
+                        "another run took them away at the same moment: let it finish, then run this again".to_owned(),
+                    );
+                    // The others of this run may have its place.
+                    self.ledger.away.remove(&name);
+                    desk.give(at, Job::StandBack(trip, Problem { kind: "budget", message, hint }));
+                }
+            }
+        }
+        if again {
+            self.ask(self.claims[0].1, desk);
+        }
+    }
+
     /// Ends the plays of those that wait and for which there is a problem.
     fn give_up(&mut self, desk: &Desk, problem: impl Fn(usize) -> Option<Problem>) {
         for (at, trip) in std::mem::take(&mut self.waiting) {
@@ -546,12 +613,23 @@ impl Round<'_> {
     }
 
     /// Takes in what the scheduler told, and which names are one machine.
-    fn counted(&mut self, found: Result<Vec<Unavailable>, Problem>, desk: &Desk) {
-        self.census = Census::Known(Instant::now());
+    fn counted(&mut self, shared: &Shared, found: Result<Vec<Unavailable>, Problem>, desk: &Desk) {
+        let now = Instant::now();
+        self.census = Census::Known(if let Census::Asked(when) = self.census { when } else { now }, now);
         let unavailable = match found {
             Ok(unavailable) => unavailable,
-            Err(problem) => return self.give_up(desk, |_| Some(problem.clone())),
+            Err(problem) => {
+                // Those that come later have it asked again; a check asks once.
+                if !self.play.policy.check {
+                    self.census = Census::Open;
+                }
+                for (_, at, trip) in std::mem::take(&mut self.claims) {
+                    desk.give(at, Job::StandBack(trip, problem.clone()));
+                }
+                return self.give_up(desk, |_| Some(problem.clone()));
+            }
         };
+        self.behind.clear();
         // What it had as unavailable when it was asked before may be back.
         for host in std::mem::take(&mut self.ledger.unavailable) {
             self.ledger.away.remove(&host);
@@ -562,9 +640,12 @@ impl Round<'_> {
             let Some(host) = nodes.and_then(|nodes| nodes.get(&node.node)) else { continue };
             // What netplay drained and waits here is taken over by its own drain; and of what it has just given back the
             // scheduler may not know that it is up.
-            let ours = node.ours && waiting.contains(host);
+            let ours = node.run.is_some() && waiting.contains(host);
             if self.ledger.away.contains_key(host) || self.ledger.returned.contains(host) || ours {
                 continue;
+            }
+            if node.run.is_some_and(|run| *run > *shared.run) {
+                self.behind.insert(host.clone());
             }
             self.ledger.unavailable.push(host.clone());
             let lost = Some(format!("{} at the scheduler", node.why));

@@ -432,6 +432,6 @@ pub(super) fn host_event(play: &str, host: Arc<str>, status: HostStatus, error: 
     }
 }
 
-fn hosts(n: usize) -> String {
+pub(super) fn hosts(n: usize) -> String {
     if n == 1 { "one host".to_owned() } else { format!("{n} hosts") }
 }

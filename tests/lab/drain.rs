@@ -106,6 +106,33 @@ fn what_others_drain_while_hosts_are_booted_counts() {
 }
 
 #[test]
+fn two_runs_at_the_same_moment_take_away_no_more_than_one_may() {
+    let cluster = Cluster::take(2);
+    with_cards(&cluster);
+    let before = boots(cluster.hosts());
+    let reboot = "{max_unavailable: 1, timeout: 60, drain: slurm, drain_on: sd0001}";
+    let netplay = |host| on_cluster(&cluster, reboot).with(&["--limit", host]);
+    let both: Vec<_> = cluster.hosts().each().map(|host| (host, netplay(host.0))).collect();
+    let trace = Trace::begin(cluster.hosts());
+    let runs: Vec<_> = both.iter().map(|(host, netplay)| (*host, netplay.start())).collect();
+    let mut good = 0;
+    for (host, child) in runs {
+        let output = child.wait_with_output().unwrap();
+        if output.status.success() {
+            good += 1;
+        } else {
+            // It has seen the other one before its own drain or after it.
+            let told_ = Told::from(Run::from(output).exits(2));
+            assert!(problem(&told_, host.0).starts_with("budget: "), "{}", told_.run.stdout);
+        }
+        cluster.wait_for(host, "idle");
+    }
+    assert_eq!(trace.most_down(), 1, "{:?}", trace.events());
+    let booted: u32 = boots(cluster.hosts()).iter().zip(before).map(|(now, before)| now - before).sum();
+    assert!(good >= 1 && booted == good, "{good} runs went well, and {booted} hosts booted");
+}
+
+#[test]
 fn a_drain_that_does_not_end_is_taken_back() {
     let cluster = Cluster::take(1);
     with_cards(&cluster);

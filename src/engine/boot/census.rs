@@ -11,8 +11,8 @@ pub struct Unavailable {
     pub node: String,
     /// Its state and the reason that is given for it.
     pub why: String,
-    /// Whether netplay itself has drained it.
-    pub ours: bool,
+    /// The run that has drained it, if it was netplay.
+    pub run: Option<String>,
 }
 
 /// The question. Its argument is the scheduler's program, by [`Census::of`].
@@ -100,13 +100,14 @@ fn read(output: &Output) -> Result<Vec<Unavailable>, Trouble> {
         let [_, node, state, reason] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
         let kubernetes = ["cordoned", "not ready"].contains(&state);
         let reason = reason.split(" [").next().unwrap_or(reason).trim();
-        let ours = if kubernetes { !reason.is_empty() } else { reason.starts_with("netplay:") };
-        let why = match (kubernetes, ours) {
-            (true, true) => format!("{state} by netplay"),
-            (false, _) if !reason.is_empty() => format!("{state}: {reason}"),
-            _ => state.to_owned(),
+        let run = if kubernetes { Some(reason) } else { reason.strip_prefix("netplay:") };
+        let run = run.and_then(|run| run.split_whitespace().next()).map(str::to_owned);
+        let why = match &run {
+            Some(run) if kubernetes => format!("{state} by netplay:{run}"),
+            None if reason.is_empty() => state.to_owned(),
+            _ => format!("{state}: {reason}"),
         };
-        Some(Unavailable { node: node.to_owned(), why, ours })
+        Some(Unavailable { node: node.to_owned(), why, run })
     };
     let away = text.lines().filter(|line| line.starts_with("away\t"));
     away.map(|line| node(line).ok_or_else(|| Trouble::new(format!("this of its answer can't be read: {line}"))))
@@ -127,8 +128,8 @@ mod tests {
         ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s";
     const HOSTS: usize = 10_000;
 
-    fn away(node: &str, why: &str, ours: bool) -> Unavailable {
-        Unavailable { node: node.into(), why: why.into(), ours }
+    fn away(node: &str, why: &str, run: Option<&str>) -> Unavailable {
+        Unavailable { node: node.into(), why: why.into(), run: run.map(str::to_owned) }
     }
 
     /// What is known where a **simulated** scheduler's program does this.
@@ -166,9 +167,9 @@ mod tests {
         };
         let (_file, does) = printing(&(0..HOSTS).map(line).collect::<String>());
         let found = [
-            away("gpu2", "IDLE+DRAIN: netplay:r1 mlxconfig:all", true),
-            away("gpu3", "DOWN*: bad fan", false),
-            away("gpu9999", "MIXED+DRAIN", false),
+            away("gpu2", "IDLE+DRAIN: netplay:r1 mlxconfig:all", Some("r1")),
+            away("gpu3", "DOWN*: bad fan", None),
+            away("gpu9999", "MIXED+DRAIN", None),
         ];
         for shell in Shell::ALL {
             assert_eq!(simulated(shell, SLURM, &does).as_deref(), Ok(&found[..]), "{shell:?}");
@@ -187,17 +188,17 @@ mod tests {
         // As kubectl 1.32.4 printed it, of a stand-in for the API server.
         let line = |i: usize| match i {
             1 => "gpu1\ttrue\t\tTrue\n".to_owned(),
-            2 => "gpu2\ttrue\t20261202T1 r1\tTrue\n".to_owned(),
+            2 => "gpu2\ttrue\tr1\tTrue\n".to_owned(),
             3 => "gpu3\t\t\tUnknown\n".to_owned(),
             9_999 => "gpu9999\t\t\t\n".to_owned(),
             _ => format!("gpu{i}\t\t\tTrue\n"),
         };
         let (_file, does) = printing(&(0..HOSTS).map(line).collect::<String>());
         let found = [
-            away("gpu1", "cordoned", false),
-            away("gpu2", "cordoned by netplay", true),
-            away("gpu3", "not ready", false),
-            away("gpu9999", "not ready", false),
+            away("gpu1", "cordoned", None),
+            away("gpu2", "cordoned by netplay:r1", Some("r1")),
+            away("gpu3", "not ready", None),
+            away("gpu9999", "not ready", None),
         ];
         for shell in Shell::ALL {
             assert_eq!(simulated(shell, KUBERNETES, &does).as_deref(), Ok(&found[..]), "{shell:?}");

@@ -150,6 +150,8 @@ pub(super) struct Trip {
     drain: Drain,
     /// Whether netplay took work away from it.
     drained: bool,
+    /// Whether it was counted who is away since it was drained.
+    counted: bool,
     /// Whether nothing runs there any more.
     emptied: bool,
     /// Where the operator's command that drains it is under way.
@@ -197,6 +199,8 @@ pub(super) enum Turn {
     Later(Box<Trip>, Duration),
     /// A boot for which it has to be admitted.
     Needs(Box<Trip>),
+    /// It was drained just now: who is away has to be counted once more.
+    Counts(Box<Trip>),
     /// Nothing.
     Over(Box<HostEvent>, Machine, Left),
 }
@@ -262,6 +266,7 @@ impl Trip {
             before,
             drain,
             drained,
+            counted: false,
             emptied: false,
             errand: None,
             orphan: false,
@@ -380,6 +385,7 @@ impl Trip {
                 return self.interrupt(visit, play);
             }
             let stage = self.stage;
+            let counts = stage == Stage::Drain && !self.counted && !self.emptied;
             let next = match stage {
                 Stage::Note => self.note(visit, play, way),
                 Stage::Drain => self.drain(visit, play),
@@ -388,6 +394,12 @@ impl Trip {
                 Stage::Release => return self.release(visit, play),
             };
             match next {
+                // What another run has drained in the same seconds is seen now, as it sees this. What Slurm boots itself may be
+                // going down already.
+                Ok(_) if counts && self.drained && !self.drain.boots() && Census::of(&self.drain).is_some() => {
+                    self.counted = true;
+                    return Turn::Counts(self);
+                }
                 Ok(Some(wait)) => return Turn::Later(self, wait),
                 // It is back and proven: now what comes after the boot.
                 Ok(None) if stage == Stage::Wait => {

@@ -210,7 +210,8 @@ impl Trip {
         Err(Problem { kind: "undrain", message, hint })
     }
 
-    pub(super) fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, mut problem: Problem) -> Turn {
+    /// It isn't booted, or came to nothing: it is given back if nothing is known to have been booted.
+    pub(in super::super) fn fail(mut self: Box<Self>, visit: &Visit<'_>, play: &Reboot, mut problem: Problem) -> Turn {
         if self.stage == Stage::Wait && !self.unbooted() {
             self.keep(visit, play);
             self.stays_drained();
