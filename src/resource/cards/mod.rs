@@ -14,7 +14,7 @@ use crate::shell::Script;
 use std::collections::BTreeMap;
 
 /// Shell functions: `cards`, `resolve`, `each`, `each_card`, `tool`.
-const CARDS: &str = include_str!("cards.sh");
+pub(super) const CARDS: &str = include_str!("cards.sh");
 
 /// What a group asks of the cards: this script behind the shell functions. Its answer to all arguments is one [`Found`].
 pub(super) fn ask(args: &[&str], script: &'static str) -> Vec<Fragment> {

@@ -78,6 +78,76 @@ pub fn disables_roce(said: &str, address: &str) -> Option<bool> {
     now.or_default(row.default.as_ref()).same(&value::Value::of("ROCE_DISABLE(1)"))
 }
 
+/// A card as it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surveyed {
+    /// Its PCI address.
+    pub address: String,
+    /// Its RDMA devices.
+    pub rdma: Vec<String>,
+    /// The parameters that aren't at their default, but for arrays: the current value, where the tool tells it, and the one of
+    /// the next boot. Nothing stands for the default.
+    pub parameters: BTreeMap<String, (Option<String>, Option<String>)>,
+}
+
+/// Asks all cards what isn't at its default.
+pub fn survey() -> Question {
+    Question::of::<Settings>(SURVEY)
+}
+
+const SURVEY: &str = "all *";
+
+/// The cards of a host, each or why it tells nothing.
+///
+/// # Errors
+/// The host didn't say, or has cards and no tool for them.
+pub fn surveyed(answers: &Answers) -> Result<Vec<Result<Surveyed, Trouble>>, Trouble> {
+    let found = answers.get::<Settings>(SURVEY)?;
+    let Some(tool) = found.tool.as_deref() else {
+        return match found.functions.is_empty() {
+            true => Ok(Vec::new()),
+            false => Err(Trouble::new("neither mlxconfig nor mstconfig is on this host")),
+        };
+    };
+    let card = |address: &String| {
+        let (code, said) = found.answers.get(address).cloned().unwrap_or((255, String::new()));
+        let table = Table::read(&said, address);
+        // A table in which all is at its default has no rows, and a tool that tells no defaults marks none.
+        if !table.seen || !table.default {
+            return Err(match table.seen {
+                true => Trouble::new(format!("{address}: this tool doesn't tell what differs from the defaults")),
+                false => cards::refusal(found, tool, address, code, &said),
+            });
+        }
+        let parameter = |(name, row): (&str, &table::Row)| {
+            let default = row.default.as_ref().filter(|d| !d.unknown());
+            let told = |value: &value::Value| {
+                let value = value.or_default(default);
+                let usual = value.unknown() || default.is_some_and(|d| d.same(value) == Some(true));
+                (!usual).then(|| value.text.clone())
+            };
+            (name.to_owned(), (row.current.as_ref().and_then(told), told(&row.next)))
+        };
+        let of_card = found.functions.iter().filter(|f| cards::slot(&f.address) == cards::slot(address));
+        Ok(Surveyed {
+            address: address.clone(),
+            rdma: of_card.flat_map(|f| f.rdma.clone()).collect(),
+            parameters: table.rows().filter(|(_, row)| !row.read_only).map(parameter).collect(),
+        })
+    };
+    Ok(found.targets.get("all").into_iter().flatten().map(card).collect())
+}
+
+/// The functions of cards that no driver makes usable: without an interface, or of InfiniBand without an RDMA device.
+///
+/// # Errors
+/// The host didn't say.
+pub fn undriven(answers: &Answers) -> Result<Vec<String>, Trouble> {
+    let found = answers.get::<Settings>(SURVEY)?;
+    let idle = |f: &&cards::Function| f.rdma.is_empty() && (f.interfaces.is_empty() || f.link_type() == Some("IB"));
+    Ok(found.functions.iter().filter(idle).map(|f| f.address.clone()).collect())
+}
+
 impl Mlxconfig {
     fn question(&self) -> String {
         let mut words = vec![self.device.0.as_str()];

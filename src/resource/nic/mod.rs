@@ -3,7 +3,7 @@
 mod settings;
 
 use self::settings::{Answer, Kind, SHORT, Settings, Shown, feature};
-pub(super) use self::settings::{Pauses, ask_pauses, pauses};
+pub(super) use self::settings::{Pauses, ask_pauses, pauses, pauses_said};
 use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
 use super::reapply::{Kept, Reapply};

@@ -113,11 +113,24 @@ pub(in crate::resource) fn pauses(answers: &Answers, interface: &str) -> Result<
     Ok(match answers.get::<Settings>(&format!("{} {interface}", Kind::Pause.key()))? {
         Answer::NoTool => None,
         Answer::Refused(said) => Some(Err(said.clone())),
-        Answer::Shown(shown) => Some(match (shown.now.get("rx"), shown.now.get("tx")) {
-            (Some(rx), Some(tx)) => Ok((rx == "on", tx == "on")),
-            _ => Err("`ethtool -a` tells of none".to_owned()),
-        }),
+        Answer::Shown(shown) => Some(both(shown)),
     })
+}
+
+/// The same out of what `ethtool -a` printed.
+///
+/// # Errors
+/// The device has none, or the tool failed: what it said.
+pub(in crate::resource) fn pauses_said(code: i32, lines: &[&str]) -> Result<(bool, bool), String> {
+    let said = || lines.join(" ").trim().to_owned();
+    if code == 0 { read(Kind::Pause, lines).map_err(|_| said()).and_then(|shown| both(&shown)) } else { Err(said()) }
+}
+
+fn both(shown: &Shown) -> Result<(bool, bool), String> {
+    match (shown.now.get("rx"), shown.now.get("tx")) {
+        (Some(rx), Some(tx)) => Ok((rx == "on", tx == "on")),
+        _ => Err("`ethtool -a` tells of none".to_owned()),
+    }
 }
 
 /// The group. An argument is the key of a kind and the name of an interface, with a blank between.

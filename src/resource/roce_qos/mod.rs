@@ -5,7 +5,7 @@
 mod probe;
 mod wanted;
 
-use self::probe::{Port, Qos, Seen};
+use self::probe::{Every, Port, Qos, Seen};
 use self::wanted::Wanted;
 use super::probes::links::{LinkList, interface};
 use super::probes::session::SessionEnds;
@@ -25,6 +25,22 @@ pub struct RoceQos {
     wanted: Wanted,
     kept: Reapply,
     image: bool,
+}
+
+/// Asks what all interfaces with an RDMA device have.
+pub fn survey() -> Question {
+    Question::of::<Every>("")
+}
+
+/// An interface, and names of settings with their values in words.
+pub type Surveyed = (String, Vec<(&'static str, String)>);
+
+/// What they have, as far as there is something that tells it.
+///
+/// # Errors
+/// The host didn't say.
+pub fn surveyed(answers: &Answers) -> Result<Vec<Surveyed>, Trouble> {
+    Ok(answers.get::<Every>("")?.iter().map(|(interface, seen)| (interface.clone(), seen.settings())).collect())
 }
 
 /// What a probe found.

@@ -4,7 +4,7 @@
 //! and dcb-buffer(8) of iproute2 6.1, ethtool(8); sysfs of NVIDIA's driver: `ecn/roce_{np,rp}/enable/PRIORITY`,
 //! `ecn/roce_np/cnp_dscp`, `infiniband/DEVICE/tc/1/traffic_class`, which reads `Global tclass=106` and is written `106`.
 
-use crate::resource::{Fragment, Group, Output, Trouble, nic};
+use crate::resource::{Fragment, Group, Output, Trouble, cards, nic};
 use crate::shell::Script;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,45 @@ pub(super) struct Seen {
     pub(super) tos: Option<Result<u32, String>>,
     /// Their RoCE version.
     pub(super) mode: Option<Result<u32, String>>,
+}
+
+impl Seen {
+    /// What is set, by the names that people know it by.
+    pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
+        let list = |on: &[u8]| match on {
+            [] => "none".to_owned(),
+            on => on.iter().map(u8::to_string).collect::<Vec<_>>().join(","),
+        };
+        let side = |side: &str| -> Option<Vec<u8>> {
+            let all: Vec<_> = self.ecn.iter().filter(|((of, _), _)| of == side).collect();
+            (!all.is_empty()).then(|| all.iter().filter(|(_, on)| **on).map(|((_, priority), _)| *priority).collect())
+        };
+        let port = self.port.as_ref().and_then(|port| port.as_ref().ok());
+        let on = |on: bool| if on { "on" } else { "off" };
+        let number = |found: &Option<Result<u32, String>>| found.as_ref()?.as_ref().ok().map(u32::to_string);
+        let all = [
+            ("trust", port.and_then(|p| p.trust.clone())),
+            ("PFC", port.and_then(|p| p.pfc.as_deref().map(list))),
+            ("ECN (np)", side("np").as_deref().map(list)),
+            ("ECN (rp)", side("rp").as_deref().map(list)),
+            ("DSCP of CNPs", self.cnp_dscp.map(|n| n.to_string())),
+            (
+                "traffic class",
+                self.traffic_class.as_ref().map(|n| if n.is_null() { "unset".into() } else { n.to_string() }),
+            ),
+            ("ToS of RDMA CM", number(&self.tos)),
+            ("RoCE version of RDMA CM", number(&self.mode)),
+            (
+                "pause frames",
+                self.pause
+                    .as_ref()
+                    .and_then(|p| p.as_ref().ok())
+                    .map(|(rx, tx)| format!("rx {} tx {}", on(*rx), on(*tx))),
+            ),
+            ("RoCE", self.rdma.as_ref().map(|_| on(!self.roce_off).to_owned())),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
 }
 
 /// What `mlnx_qos` or `dcb` says of a port.
@@ -93,6 +132,44 @@ fn of_each<'a>(args: &[&'a str]) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     all
 }
 
+/// The group that asks the same of all interfaces with an RDMA device, at once. It has one argument, the empty one.
+pub(super) struct Every;
+
+impl Group for Every {
+    type Answer = Vec<(String, Seen)>;
+    const NAME: &'static str = "roce qos of all";
+
+    fn compose(_: &[&str]) -> Vec<Fragment> {
+        let script = Script::new()
+            .line(cards::CARDS)
+            .line("qos() {\ni=$1 parts='qos cm'\necho \"=== $i\"\n(")
+            .line(include_str!("probe.sh"))
+            .line(")\ncommand -v ethtool >/dev/null || return 0")
+            .line(r#"o=$(lim 20 ethtool -a "$i" 2>&1); printf '== pause %s\n%s\n' $? "$o""#)
+            .line("}\nset --")
+            .line(r#"for n in /sys/class/net/*; do [ ! -d "$n/device/infiniband" ] || set -- "$@" "${n##*/}"; done"#)
+            .line(r#"[ $# -eq 0 ] || each qos "$@""#);
+        vec![script.into()]
+    }
+
+    fn split(args: &[&str], outputs: &[Output]) -> Vec<Result<Vec<(String, Seen)>, Trouble>> {
+        let one = |output: &Output| match output.code {
+            0 => Ok(read_every(&output.text())),
+            _ => Err(Trouble::new(format!("the host didn't say what its QoS is: {}", output.complaint()))),
+        };
+        args.iter().map(|_| outputs.first().map_or_else(|| Err(Trouble::new("no answer")), one)).collect()
+    }
+}
+
+fn read_every(text: &str) -> Vec<(String, Seen)> {
+    let blocks = format!("\n{text}");
+    let block = |block: &str| {
+        let (name, said) = block.split_once('\n')?;
+        Some((name.to_owned(), read(said)?))
+    };
+    blocks.split("\n=== ").skip(1).filter_map(block).collect()
+}
+
 fn read(text: &str) -> Found {
     let mut seen = Seen::default();
     let mut parts: BTreeMap<&str, (i32, Vec<&str>)> = BTreeMap::new();
@@ -125,6 +202,7 @@ fn read(text: &str) -> Found {
             _ => Err(silent("dcb", code, lines)),
         });
     }
+    seen.pause = said("pause").map(|(code, lines)| nic::pauses_said(code, lines));
     seen.tos = said("tos").map(|(code, lines)| number(code, lines, |word| word.parse().ok()));
     seen.mode = said("mode").map(|(code, lines)| {
         number(code, lines, |word| match word {

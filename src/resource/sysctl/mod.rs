@@ -27,6 +27,19 @@ use crate::error::Error;
 use crate::shell::Script;
 use serde_json::Value as Json;
 
+/// Asks what is set at boot.
+pub fn survey() -> Question {
+    Question::of::<BootFiles>("")
+}
+
+/// What a parameter is set to at boot, by its path below `/proc/sys`; nothing where nothing sets it.
+///
+/// # Errors
+/// The host didn't say.
+pub fn at_boot(answers: &Answers, path: &str) -> Result<Option<String>, Trouble> {
+    Ok(answers.get::<BootFiles>("")?.value(path).map(str::to_owned))
+}
+
 /// Kernel parameters.
 #[derive(Debug)]
 pub struct Sysctl {
