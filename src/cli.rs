@@ -53,6 +53,11 @@ enum Command {
     /// Exit codes: 0 all is as it should be; 1 an error of the command line, the inventory or a suite; 2 a check failed;
     /// 4 a host was unreachable; 6 both; 130 interrupted.
     Verify(Verify),
+    /// Compare the hosts: which of them have another MTU, firmware, driver, kernel parameter than the others of their kind
+    ///
+    /// Exit codes: 0 nothing differs; 1 an error of the command line or the inventory; 2 something differs; 4 a host was
+    /// unreachable; 6 both; 130 interrupted.
+    Audit(Audit),
     /// Print what is open on the hosts: boots under way, settings that wait for one, handlers that are owed
     Status(Facts),
     /// Print what a type of resource takes, or the types there are, as Markdown
@@ -249,7 +254,7 @@ pub struct Verify {
     /// How they are reached.
     #[command(flatten)]
     pub reach: Reach,
-    /// Suites: lists of plays with `checks`; without one, ports and path_mtu of all hosts
+    /// Suites: lists of plays with `checks`; without one, ports, path_mtu and audit of all hosts
     #[arg(value_name = "SUITE", id = "playbooks")]
     pub suites: Vec<PathBuf>,
     /// Who is tested with whom: `quick` (each host with one other), `ring` (with both neighbours), `full` (with all),
@@ -260,6 +265,24 @@ pub struct Verify {
     /// themselves: they are left out by name, or tested all the same
     #[arg(long, value_name = "HOW", default_value = "skip")]
     pub on_busy: OnBusy,
+    /// Tell what got worse than in earlier runs by more than it has varied: `last`, those of these suites with this inventory in
+    /// which nothing was wrong; or a file that `--output ndjson=FILE` wrote
+    #[arg(long, value_name = "last|FILE")]
+    pub compare: Option<PathBuf>,
+}
+
+/// `audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    /// Where the hosts are.
+    #[command(flatten)]
+    pub hosts: Hosts,
+    /// How they are reached.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Ask as root, by sudo: parameters of cards are told to nobody else
+    #[arg(short, long = "become")]
+    pub become_: bool,
 }
 
 /// `--on-busy`.
@@ -291,7 +314,7 @@ pub struct Run {
 /// `docs`.
 #[derive(Debug, Args)]
 pub struct Docs {
-    /// The type; without one, all types and the keys that every resource has
+    /// The type, or `findings` for what `verify` and `audit` can find; without one, all types and the keys that every resource has
     #[arg(value_name = "TYPE")]
     pub kind: Option<String>,
 }
@@ -412,6 +435,7 @@ pub fn main(argv: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Run(args) => Some(&args.hosts),
         Command::Reboot(args) => Some(&args.hosts),
         Command::Verify(args) => Some(&args.hosts),
+        Command::Audit(args) => Some(&args.hosts),
         Command::Status(args) => Some(&args.hosts),
         Command::Docs(_) | Command::Completions(_) | Command::Man(_) => None,
     };
@@ -451,6 +475,7 @@ fn run(command: &Command, argv: &[OsString]) -> Result<u8, Errors> {
         Command::Run(args) => commands::run::run(args, argv),
         Command::Reboot(args) => commands::reboot::run(args, argv),
         Command::Verify(args) => commands::verify::run(args, argv),
+        Command::Audit(args) => commands::verify::audit(args, argv),
         Command::Status(args) => commands::status::run(args, argv),
         Command::Docs(args) => commands::docs::run(args),
         Command::Completions(args) => completions(args),

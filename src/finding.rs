@@ -71,10 +71,21 @@ impl Finding {
 
 /// All that can be found, in the order of the names.
 pub const FINDINGS: &[&Known] = &[
+    &BOND_ON_ONE_LEG,
+    &CONGESTION_CONTROL_INACTIVE,
+    &DRIVER_DIFFERS,
     &DUPLICATE_ADDRESS,
     &ERROR_COUNTERS,
+    &FIRMWARE_DIFFERS,
+    &FIRMWARE_SETTINGS_DIFFER,
+    &GOT_WORSE,
+    &HARDWARE_DIFFERS,
+    &IRQBALANCE_MOVES_INTERRUPTS,
+    &KERNEL_DIFFERS,
     &LINK_DOWN,
     &LINK_LAYER_DIFFERS,
+    &MEMLOCK_LIMITED,
+    &MTU_DIFFERS,
     &MTU_TOO_SMALL,
     &NO_PEER,
     &NO_SUBNET_MANAGER,
@@ -83,15 +94,49 @@ pub const FINDINGS: &[&Known] = &[
     &PCIE_DEGRADED,
     &PEER_UNREACHABLE,
     &PORT_BLOCKED,
+    &QOS_DIFFERS,
+    &RDMA_DRIVER_MISSING,
     &RDMA_PORT_DOWN,
     &RDMA_SLOW,
     &RDMA_TIMEOUT,
     &RDMA_UNUSABLE,
+    &RING_DROPS,
+    &SERVICE_DIFFERS,
+    &SLOW_RAIL,
     &SPEED_DIFFERS,
+    &SSH_SMALL_PACKETS,
+    &SYSCTL_DIFFERS,
     &TCP_SLOW,
     &TEST_FAILED,
     &TOOL_MISSING,
+    &TWO_SUBNET_MANAGERS,
+    &UVERBS_MISSING,
+    &UVERBS_PERMISSIONS,
 ];
+
+/// A bond lacks a port.
+pub const BOND_ON_ONE_LEG: Known = Known {
+    name: "bond_on_one_leg",
+    seen: "A bond runs on fewer ports than it has, or has one only: half of its rate, and nothing left when that fails.",
+    cause: "a cable or transceiver that is out or broken, a switch port that is shut, or a port that was taken out of the bond",
+    remedy: "`ip link set {port} up`; if it stays down: `ethtool {port}`, `ethtool -m {port}`, the switch's port; `cat /proc/net/bonding/{interface}` shows its ports",
+};
+
+/// A congestion control isn't active.
+pub const CONGESTION_CONTROL_INACTIVE: Known = Known {
+    name: "congestion_control_inactive",
+    seen: "The host's files ask for a congestion control of TCP (BBR), and another one is active.",
+    cause: "its module isn't there or isn't loaded when the files are read (tcp_bbr), or somebody set another one since",
+    remedy: "`sysctl: {name: net.ipv4.tcp_congestion_control, value: {wanted}}` brings the module too; `sysctl net.ipv4.tcp_available_congestion_control` shows what the kernel has",
+};
+
+/// Drivers differ.
+pub const DRIVER_DIFFERS: Known = Known {
+    name: "driver_differs",
+    seen: "Hosts have another driver, or another version of it, than most others.",
+    cause: "a driver that was installed, or updated with the kernel, on some hosts only",
+    remedy: "install the same package everywhere (`package: {name: NAME}`), then `netplay reboot -i INVENTORY --limit HOSTS`; `modinfo DRIVER` shows the one of the next boot",
+};
 
 /// Two hosts have one address.
 pub const DUPLICATE_ADDRESS: Known = Known {
@@ -109,6 +154,54 @@ pub const ERROR_COUNTERS: Known = Known {
     remedy: "`ethtool -S {place}`, `ethtool -m {place}`, `perfquery`; for discards `roce_qos: {interface: {place}, trust: dscp, pfc: [3], ecn: [3]}`; for rings `nic: {interface: {place}, rings: {rx: max}}`",
 };
 
+/// Firmware differs.
+pub const FIRMWARE_DIFFERS: Known = Known {
+    name: "firmware_differs",
+    seen: "Network cards of one board identity (PSID) run another firmware than on most hosts.",
+    cause: "cards that were exchanged, or left out when the others were burnt, or a new image that waits for a boot",
+    remedy: "burn the image of the others (`mlxfwmanager`, `mstflint -d ADDRESS -i IMAGE burn`) and reboot; `firmware: {device: all, version: {{board}: '>= {version}'}}` keeps watch",
+};
+
+/// Parameters of cards differ.
+pub const FIRMWARE_SETTINGS_DIFFER: Known = Known {
+    name: "firmware_settings_differ",
+    seen: "Parameters of network cards (mlxconfig) are others than on most hosts, now or at the next boot.",
+    cause: "a card that was exchanged or reset, a host that was left out, or a change that waits for a boot",
+    remedy: "`mlxconfig: {device: all, set: {{values}}}`, and a reboot",
+};
+
+/// Something got worse.
+pub const GOT_WORSE: Known = Known {
+    name: "got_worse",
+    seen: "Less comes through than in earlier runs, or it takes longer, by more than it has varied.",
+    cause: "what was changed since: firmware, a driver, a kernel, a cable, a switch; or somebody else's traffic",
+    remedy: "`netplay audit` on its hosts; the logs of earlier runs tell since when ({check} of {interface}); measure again with nobody else there",
+};
+
+/// A card is missing.
+pub const HARDWARE_DIFFERS: Known = Known {
+    name: "hardware_differs",
+    seen: "Hosts have another number of RDMA devices, or of interfaces of the fabric, than most others.",
+    cause: "a card that failed or isn't seated, a driver that isn't loaded, an address that is missing, or virtual functions on some hosts only",
+    remedy: "`lspci -d 15b3:` and `dmesg | grep mlx5` on a host that differs and on one that doesn't; `kernel_module: {name: mlx5_ib}` if the driver is missing",
+};
+
+/// irqbalance undoes irq_affinity.
+pub const IRQBALANCE_MOVES_INTERRUPTS: Known = Known {
+    name: "irqbalance_moves_interrupts",
+    seen: "irqbalance runs on a host whose interrupts netplay has placed: it moves them again.",
+    cause: "irqbalance was started, or installed, after `irq_affinity` was applied",
+    remedy: "`service: {name: irqbalance, state: stopped, enabled: false}`, then `irq_affinity` again",
+};
+
+/// Kernels differ.
+pub const KERNEL_DIFFERS: Known = Known {
+    name: "kernel_differs",
+    seen: "Hosts run another kernel than most others.",
+    cause: "an update that wasn't made everywhere, or waits for a boot",
+    remedy: "update them (`package: {name: NAME}`), then `netplay reboot -i INVENTORY --limit HOSTS`",
+};
+
 /// An interface of the fabric has no carrier.
 pub const LINK_DOWN: Known = Known {
     name: "link_down",
@@ -123,6 +216,22 @@ pub const LINK_LAYER_DIFFERS: Known = Known {
     seen: "An RDMA port is Ethernet where those of its peers are InfiniBand, or the other way round.",
     cause: "the card's firmware has another LINK_TYPE here",
     remedy: "`mlxconfig: {device: {device}, set: {LINK_TYPE_P1: {wanted}}}`, and a reboot",
+};
+
+/// Too little memory can be locked.
+pub const MEMLOCK_LIMITED: Known = Known {
+    name: "memlock_limited",
+    seen: "A user may lock so little memory that RDMA can't register its buffers: `Cannot allocate memory`, `Couldn't allocate MR`.",
+    cause: "no limit of locked memory was set for logins; services have their own",
+    remedy: "`copy: {dest: /etc/security/limits.d/90-rdma.conf, content: '* - memlock unlimited'}` and a new login; for a service, such as slurmd, `LimitMEMLOCK=infinity` in its unit",
+};
+
+/// MTUs differ.
+pub const MTU_DIFFERS: Known = Known {
+    name: "mtu_differs",
+    seen: "An interface has another MTU than the same one of most other hosts in its network.",
+    cause: "it was changed on some hosts only: a play that was limited to others, a host that was down then, or installed anew since",
+    remedy: "`mtu: {interface: {interface}, mtu: {mtu}}`",
 };
 
 /// An interface has a smaller MTU than it should.
@@ -189,6 +298,22 @@ pub const PORT_BLOCKED: Known = Known {
     remedy: "`firewall_rule: {name: {check}, protocol: tcp, port: {port}, source: {network}}`",
 };
 
+/// Quality of service differs.
+pub const QOS_DIFFERS: Known = Known {
+    name: "qos_differs",
+    seen: "Ports have another trust, PFC, ECN, pause or traffic class than on most hosts: what one pauses or marks others don't.",
+    cause: "it was changed on some hosts only: a play that was limited to others, a host that was down then, or installed anew since, or a boot that lost it",
+    remedy: "`roce_qos: {interface: {interface}, trust: dscp, pfc: [3], ecn: [3]}` with the values of most hosts, as on the switch",
+};
+
+/// No driver has taken a card.
+pub const RDMA_DRIVER_MISSING: Known = Known {
+    name: "rdma_driver_missing",
+    seen: "A network card has no RDMA device, nor anything else that uses it.",
+    cause: "a driver that isn't loaded or failed (mlx5_core, mlx5_ib), or firmware that doesn't run",
+    remedy: "`kernel_module: {name: mlx5_core}`, `kernel_module: {name: mlx5_ib}`; `dmesg | grep -i {pci}` says why it failed",
+};
+
 /// An RDMA port isn't active.
 pub const RDMA_PORT_DOWN: Known = Known {
     name: "rdma_port_down",
@@ -221,12 +346,52 @@ pub const RDMA_UNUSABLE: Known = Known {
     remedy: "`kernel_module: {name: mlx5_ib}`, `kernel_module: {name: ib_uverbs}`; `ulimit -l` of the user who runs it should say unlimited: `copy: {dest: /etc/security/limits.d/rdma.conf, content: '* - memlock unlimited'}`",
 };
 
+/// Rings overflow.
+pub const RING_DROPS: Known = Known {
+    name: "ring_drops",
+    seen: "Packets were dropped as the rings of a card, or its receive queue, were full while the fabric was tested.",
+    cause: "rings that are too small, interrupts on few or far CPUs, or a CPU that saves power",
+    remedy: "`nic: {interface: {place}, rings: {rx: max}}`, `irq_affinity: {interface: {place}}`; `ethtool -g {place}` shows what it has and can",
+};
+
+/// A service differs.
+pub const SERVICE_DIFFERS: Known = Known {
+    name: "service_differs",
+    seen: "A service that moves interrupts runs on some hosts and not on others.",
+    cause: "it was changed on some hosts only: a play that was limited to others, a host that was down then, or installed anew since",
+    remedy: "`service: {name: irqbalance, state: started, enabled: true}`, or, where interrupts are placed by `irq_affinity`, `state: stopped` and `enabled: false`",
+};
+
+/// A rail is slow on all hosts.
+pub const SLOW_RAIL: Known = Known {
+    name: "slow_rail",
+    seen: "Less comes through between all hosts on one rail, and enough on the others.",
+    cause: "the switch of this rail: a port speed, an uplink, its PFC and ECN, or a rate limit",
+    remedy: "the same test with one pair (`--limit`); on the switch of the rail: speeds, uplinks, drops and pause of its ports; `ethtool {interface}` on the hosts",
+};
+
 /// A link is slower than its peers'.
 pub const SPEED_DIFFERS: Known = Known {
     name: "speed_differs",
     seen: "A link has another speed than the same one of most other hosts.",
     cause: "a link that came up with fewer lanes, a cable or transceiver of another speed, or a switch port that is set to it",
     remedy: "`ethtool {interface}` shows lanes and what is negotiated; reseat or change the cable, and look at the switch's port",
+};
+
+/// SSH hangs in its key exchange.
+pub const SSH_SMALL_PACKETS: Known = Known {
+    name: "ssh_small_packets",
+    seen: "A host takes connections and names itself, and falls silent when larger packets have to come through.",
+    cause: "an MTU on the way to the host that is smaller than its own, and ICMP that is dropped, so that it doesn't learn of that",
+    remedy: "`ping -M do -s 1472 ADDRESS` and smaller sizes show what passes; raise the MTU of the hop, or lower the one of the interface that carries SSH: `mtu: {interface: NAME, mtu: 1500}`; until then `ip route replace NETWORK dev NAME mtu lock 1400` on its console",
+};
+
+/// Kernel parameters differ.
+pub const SYSCTL_DIFFERS: Known = Known {
+    name: "sysctl_differs",
+    seen: "Kernel parameters have other values than on most hosts: only some hosts were changed.",
+    cause: "it was changed on some hosts only: a play that was limited to others, a host that was down then, or installed anew since",
+    remedy: "`sysctl: {values: {{values}}}`",
 };
 
 /// Too little comes through by TCP.
@@ -251,6 +416,30 @@ pub const TOOL_MISSING: Known = Known {
     seen: "What a check needs isn't installed on a host.",
     cause: "{tool} isn't installed",
     remedy: "`package: {name: {package}}`",
+};
+
+/// Ports know different subnet managers.
+pub const TWO_SUBNET_MANAGERS: Known = Known {
+    name: "two_subnet_managers",
+    seen: "Ports of one InfiniBand fabric know different subnet managers: there are two masters, or two fabrics.",
+    cause: "a fabric that has fallen apart, or a second subnet manager that doesn't see the first",
+    remedy: "`sminfo` and `ibnetdiscover` on a host of each side; where the fabric is whole, on all hosts but the one that is meant: `service: {name: opensm, state: stopped, enabled: false}`",
+};
+
+/// ib_uverbs isn't there.
+pub const UVERBS_MISSING: Known = Known {
+    name: "uverbs_missing",
+    seen: "Programs can't open an RDMA device, as it has no file below /dev/infiniband.",
+    cause: "ib_uverbs isn't loaded, or a container doesn't have the files",
+    remedy: "`kernel_module: {name: ib_uverbs}`; in a container: give it /dev/infiniband",
+};
+
+/// Users may not open an RDMA device.
+pub const UVERBS_PERMISSIONS: Known = Known {
+    name: "uverbs_permissions",
+    seen: "The file that opens an RDMA device may not be read and written by users.",
+    cause: "a rule of udev that isn't there (rdma-core brings one) or another one that wins",
+    remedy: "`package: {name: rdma-core}` and `udevadm trigger --subsystem-match=infiniband_verbs`; a rule: `KERNEL==\"uverbs*\", MODE=\"0666\"`",
 };
 
 #[cfg(test)]

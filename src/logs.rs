@@ -248,9 +248,134 @@ fn undone(file: File, inventory: &[String], playbooks: &[String]) -> io::Result<
     Ok(Some(order))
 }
 
+/// A value that a run of `verify` measured.
+#[derive(Debug, Deserialize, PartialEq)]
+pub struct Value {
+    /// What was checked.
+    pub check: String,
+    /// The host.
+    pub host: String,
+    /// Its interface.
+    pub interface: Option<String>,
+    /// The other host, where there is one.
+    pub peer: Option<Peer>,
+    /// What was measured, if something was.
+    pub value: Option<f64>,
+    /// In what.
+    pub unit: String,
+}
+
+/// The other end of what was measured.
+#[derive(Debug, Deserialize, PartialEq)]
+pub struct Peer {
+    /// The host.
+    pub host: String,
+    /// Its interface.
+    pub interface: String,
+}
+
+/// What a run of `verify` measured.
+#[derive(Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Whether nothing was wrong.
+    pub good: bool,
+    /// The values, in their order.
+    pub values: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Code {
+    exit_code: u8,
+}
+
+/// What earlier runs of `verify` with these suites and this inventory measured, the oldest first. Runs that are under way, or were
+/// killed, aren't among them.
+///
+/// # Errors
+/// A log can't be read.
+pub fn measured(folder: &Path, inventory: &[String], suites: &[String]) -> Result<Vec<Measured>, Error> {
+    let mut all = Vec::new();
+    for path in list(folder).unwrap_or_default().into_iter().rev() {
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err_and(|e| e == rustix::io::Errno::WOULDBLOCK) {
+            continue;
+        }
+        let same = |head: &Head| head.command == "verify" && head.inventory == inventory && head.playbooks == suites;
+        all.extend(runs(file, same).map_err(|e| Error::usage(format!("{} can't be read: {e}", path.display())))?);
+    }
+    Ok(all)
+}
+
+/// What the runs measured that were written to this file by `--output ndjson`.
+///
+/// # Errors
+/// It can't be read, or there is no such run in it.
+pub fn measured_in(path: &Path) -> Result<Vec<Measured>, Error> {
+    let unreadable = |e: io::Error| Error::usage(format!("{} can't be read: {e}", path.display()));
+    let all = runs(File::open(path).map_err(unreadable)?, |head| head.command == "verify").map_err(unreadable)?;
+    if all.iter().all(|run| run.values.iter().all(|value| value.value.is_none())) {
+        return Err(Error::usage(format!("{} has nothing that a run of `verify` measured", path.display()))
+            .hint("`netplay verify … --output ndjson=FILE` writes one"));
+    }
+    Ok(all)
+}
+
+/// The runs in these lines that came to their end.
+fn runs(file: File, wanted: impl Fn(&Head) -> bool) -> io::Result<Vec<Measured>> {
+    let mut lines = BufReader::new(file);
+    let (mut line, mut all, mut run) = (Vec::new(), Vec::new(), None);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let is = |kind: &str| line.starts_with(format!("{{\"v\":1,\"event\":\"{kind}\"").as_bytes());
+        if is("run_started") {
+            let head = serde_json::from_slice::<Head>(&line).ok();
+            run = head.filter(&wanted).map(|_| Measured::default());
+        } else if is("verdict") {
+            if let (Some(run), Ok(value)) = (&mut run, serde_json::from_slice(&line)) {
+                run.values.push(value);
+            }
+        } else if is("run_finished")
+            && let (Some(run), Ok(end)) = (run.take(), serde_json::from_slice::<Code>(&line))
+        {
+            all.push(Measured { good: end.exit_code == 0, ..run });
+        }
+        line.clear();
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let verdict = |value: &str| {
+            format!(
+                "{{\"v\":1,\"event\":\"verdict\",\"check\":\"tcp\",\"host\":\"n1\",\"interface\":\"eth1\",\
+                 \"peer\":{{\"host\":\"n2\",\"interface\":\"eth1\"}},\"ok\":true,\"value\":{value},\"unit\":\"Gb/s\"}}"
+            )
+        };
+        let end = |code: u8| format!("{{\"v\":1,\"event\":\"run_finished\",\"exit_code\":{code}}}");
+        let log = |run: &str, command: &str, inventory: &str, value: &str, code: u8| {
+            write(dir.path(), run, &[&head(command, false, inventory, "/p"), &verdict(value), &end(code), ""]);
+        };
+        log("1", "verify", "/i", "94.1", 0);
+        log("2", "verify", "/i", "50.0", 2);
+        log("3", "verify", "/other", "1.0", 0);
+        log("4", "apply", "/i", "2.0", 0);
+        write(dir.path(), "5", &[&head("verify", false, "/i", "/p"), &verdict("3.0")]);
+        let all = measured(dir.path(), &["/i".to_owned()], &["/p".to_owned()]).unwrap();
+        let told: Vec<(bool, Option<f64>)> = all.iter().map(|run| (run.good, run.values[0].value)).collect();
+        assert_eq!(told, [(true, Some(94.1)), (false, Some(50.0))]);
+        assert_eq!(all[0].values[0].peer, Some(Peer { host: "n2".into(), interface: "eth1".into() }));
+        assert_eq!(measured_in(&dir.path().join("1.ndjson")).unwrap().len(), 1);
+        log("6", "verify", "/i", "null", 0);
+        let told = measured_in(&dir.path().join("6.ndjson")).unwrap_err().to_string();
+        assert!(told.contains("has nothing that a run of `verify` measured"), "{told}");
+        assert!(measured_in(&dir.path().join("7.ndjson")).is_err());
+        assert_eq!(measured(&dir.path().join("none"), &[], &[]).unwrap(), []);
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         list(folder).unwrap().iter().map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned()).collect()

@@ -1,7 +1,8 @@
-//! `netplay docs`: the types of resources and their keys, as Markdown that reads well in a terminal.
+//! `netplay docs`: the types of resources and their keys, and what can be found, as Markdown that reads well in a terminal.
 
 use crate::cli;
 use crate::error::{Error, Errors, suggest};
+use crate::finding::FINDINGS;
 use crate::playbook::COMMON_KEYS;
 use crate::report;
 use crate::resource::spec::Need;
@@ -18,8 +19,9 @@ const WIDTH: usize = 100;
 pub fn run(args: &cli::Docs) -> Result<u8, Errors> {
     let text = match &args.kind {
         None => overview(),
+        Some(name) if name == FINDINGS_PAGE => findings(),
         Some(name) => page(resource::find(name).ok_or_else(|| {
-            let known: Vec<&str> = TYPES.iter().map(|t| t.name()).collect();
+            let known: Vec<&str> = TYPES.iter().map(|t| t.name()).chain([FINDINGS_PAGE]).collect();
             Error::usage(format!("there is no type `{name}`")).hint(suggest(name, &known))
         })?),
     };
@@ -61,6 +63,28 @@ fn page(kind: &dyn AnyType) -> String {
     }
     for (remedy, names) in refused {
         entry(&mut out, &format!("- {}: {remedy}.", names.join(", ")));
+    }
+    out
+}
+
+/// What names the page of findings.
+const FINDINGS_PAGE: &str = "findings";
+
+/// What `verify` and `audit` can find.
+fn findings() -> String {
+    let mut out = "# Findings\n\n".to_owned();
+    entry(
+        &mut out,
+        "What `netplay verify` and `netplay audit` can find to be wrong, by the names that they give it. A finding tells its hosts \
+         and what was seen; `{word}` below stands for what is known in the case at hand. Lines of a playbook are entries of \
+         `resources`; capitals stand for what only the operator knows.",
+    );
+    for known in FINDINGS {
+        out += &format!("\n## {}\n\n", known.name);
+        entry(&mut out, known.seen);
+        out.push('\n');
+        entry(&mut out, &format!("- cause: {}.", known.cause));
+        entry(&mut out, &format!("- remedy: {}.", known.remedy));
     }
     out
 }

@@ -286,7 +286,7 @@ pub(super) fn stage(
         };
         let become_ = parts.first().map(|part| part.play.become_.clone()).unwrap_or_default();
         let mut hosts = Vec::with_capacity(parts.len());
-        let mut nodes = HashMap::new();
+        let (mut nodes, mut groups) = (HashMap::new(), HashMap::new());
         for Part { host, variables, play } in parts {
             let name = cast.context.inventory.name(host).clone();
             let key = (Arc::as_ptr(&cast.context) as usize, host);
@@ -313,6 +313,9 @@ pub(super) fn stage(
                 }
                 (Ok(found), None) => {
                     targets.insert(key, found.clone());
+                    if !cast.settings.checks.is_empty() {
+                        groups.insert(name.to_string(), cast.context.inventory.group_names(host));
+                    }
                     if cast.settings.checks.iter().any(Check::is_heavy) {
                         match node(&Drain::Slurm, &name, &variables) {
                             Ok(node) => _ = nodes.insert(name.to_string(), node),
@@ -359,6 +362,7 @@ pub(super) fn stage(
                 pairs: Pairs::default(),
                 busy: false,
                 nodes,
+                groups,
                 keywords: cast.settings.become_.clone(),
             }),
             name: cast.play.name.clone(),

@@ -260,8 +260,10 @@ pub enum FailureKind {
     Name,
     /// No TCP connection: refused, no route, or no answer in time.
     Connect,
-    /// The other side isn't an SSH server, or none that we can talk to, or fell silent before the login.
+    /// The other side isn't an SSH server, or none that we can talk to, or says nothing.
     Handshake,
+    /// It is an SSH server, and fell silent in the key exchange, when packets are larger.
+    KeyExchange,
     /// Its host key is unknown, has changed, or was revoked.
     HostKey,
     /// It doesn't let us in.
@@ -283,6 +285,7 @@ impl FailureKind {
             FailureKind::Name => "name",
             FailureKind::Connect => "connect",
             FailureKind::Handshake => "handshake",
+            FailureKind::KeyExchange => "key_exchange",
             FailureKind::HostKey => "host_key",
             FailureKind::Login => "login",
             FailureKind::Refused => "refused",

@@ -74,7 +74,7 @@ impl Failure {
 
     /// Of a host that named itself and says nothing more.
     pub(super) fn no_key_exchange(seconds: u64) -> Failure {
-        Failure::new(FailureKind::Handshake, format!("the host fell silent in the key exchange, for {seconds} s"))
+        Failure::new(FailureKind::KeyExchange, format!("the host fell silent in the key exchange, for {seconds} s"))
             .hint("small packets pass and large ones may not: is an MTU on the way too small?")
     }
 

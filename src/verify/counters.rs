@@ -45,6 +45,9 @@ for i do
 done
 exit 0"#;
 
+/// Those of them that say that rings or queues of the host itself were full.
+const RINGS: &[&str] = &["out_of_buffer", "rx_fifo_errors", "rx_missed_errors", "rx_out_of_buffer"];
+
 /// Asks for all counters of these interfaces, and of all RDMA devices.
 pub fn ask(interfaces: &[String]) -> Script {
     Script::new().args(interfaces).line(ASK)
@@ -67,17 +70,18 @@ pub fn read(printed: &str) -> Counters {
 
 /// What rose on a host, folded over hosts by where and what.
 pub fn judge(node: &Node, before: &Counters, after: &Counters, judged: &mut Judged) {
-    let mut rose = BTreeMap::<&str, Vec<String>>::new();
+    let mut rose = BTreeMap::<(&str, bool), Vec<String>>::new();
     for ((place, name), now) in after {
         // One that is new, or smaller, was reset meanwhile.
         let Some(then) = before.get(&(place.clone(), name.clone())) else { continue };
         if now > then {
-            rose.entry(place).or_default().push(format!("{name} +{}", now - then));
+            rose.entry((place, RINGS.contains(&name.as_str()))).or_default().push(format!("{name} +{}", now - then));
         }
     }
-    for (place, what) in rose {
+    for ((place, rings), what) in rose {
+        let known = if rings { &finding::RING_DROPS } else { &finding::ERROR_COUNTERS };
         let evidence = format!("{place}: {} during the tests", what.join(", "));
-        judged.find(Finding::new(&finding::ERROR_COUNTERS, [node.host.clone()], evidence, &[("place", place)]));
+        judged.find(Finding::new(known, [node.host.clone()], evidence, &[("place", place)]));
     }
 }
 
@@ -115,6 +119,16 @@ mod tests {
         let found = judged("0", "7");
         assert_eq!(found[0].evidence, "eth1: rx_prio3_buf_discard +7 during the tests");
         assert_eq!(judged("7", "0"), [], "it was reset");
+        let mut rings = Judged::default();
+        let node = Node { host: "n1".into(), ..Node::default() };
+        let of = |n: u32| read(&format!("eth1/statistics/rx_missed_errors:{n}\neth1/statistics/rx_crc_errors:{n}\n"));
+        super::judge(&node, &of(3), &of(8), &mut rings);
+        let told: Vec<(&str, &str)> = rings.findings.iter().map(|f| (f.name, &*f.evidence)).collect();
+        let seen = [
+            ("error_counters", "eth1: rx_crc_errors +5 during the tests"),
+            ("ring_drops", "eth1: rx_missed_errors +5 during the tests"),
+        ];
+        assert_eq!(told, seen);
         let text = "mlx5_0/ports/1/counters/symbol_error:3\nmlx5_0/ports/1/hw_counters/out_of_sequence:9\n\
                     mlx5_0/ports/1/hw_counters/np_cnp_sent:5\neth1/statistics/rx_crc_errors:0\n";
         let names: Vec<String> = read(text).into_keys().map(|(place, name)| format!("{place} {name}")).collect();

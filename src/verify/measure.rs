@@ -243,6 +243,9 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured]
         Some(Fault::Blocked { .. }) => &finding::PORT_BLOCKED,
         Some(Fault::Device) => &finding::RDMA_UNUSABLE,
         Some(Fault::Timeout) => &finding::RDMA_TIMEOUT,
+        Some(Fault::Slow) if matches!(blamed, Blamed::All(_)) && other_rails_are_good(measured, &ends) => {
+            &finding::SLOW_RAIL
+        }
         _ => about.slow,
     };
     let network = ends.first().and_then(|end| nodes[end.0].nics[end.1].addresses.first());
@@ -275,6 +278,13 @@ fn found(nodes: &[Node], about: About, measured: &[Measured], again: &[Measured]
         Blamed::Pair(from, to) | Blamed::PairBothWays(from, to) => finding.between(&host(*from), &host(*to)),
         _ => finding,
     }
+}
+
+/// Whether hosts have other interfaces than these, and all is good between those.
+fn other_rails_are_good(measured: &[Measured], ends: &[End]) -> bool {
+    let of_others = |one: &&Measured| !ends.contains(&one.way.from) && !ends.contains(&one.way.to);
+    let mut others = measured.iter().filter(of_others).filter_map(Measured::tested).peekable();
+    others.peek().is_some() && others.all(|test| test.good)
 }
 
 #[cfg(test)]
@@ -334,6 +344,17 @@ mod tests {
         assert_eq!(found(8, Pairs::Quick, slow), [("tcp_slow", "n3".to_owned(), evidence.to_owned())]);
         let evidence = "eth2 (what it sends): 1 Gb/s, in 7 of 7 tests, and again with n0, which is good with others";
         assert_eq!(found(8, Pairs::Full, slow), [("tcp_slow", "n3".to_owned(), evidence.to_owned())]);
+    }
+
+    #[test]
+    fn a_rail_that_is_slow_everywhere_is_named_as_that() {
+        let slow = |way: &Way| (way.from.1 == 1).then_some(Fault::Slow);
+        let all = found(4, Pairs::Full, slow);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!((all[0].0, &*all[0].1), ("slow_rail", "n0,n1,n2,n3"));
+        assert!(all[0].2.starts_with("eth2, between none of 4 hosts: 1 Gb/s"), "{}", all[0].2);
+        let all = found(4, Pairs::Full, |_| Some(Fault::Slow));
+        assert!(all.iter().all(|(name, ..)| *name == "tcp_slow"), "{all:?}");
     }
 
     #[test]

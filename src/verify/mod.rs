@@ -1,8 +1,10 @@
 //! Proving a fabric: what is tested between which hosts, and what follows from the results. All of it is pure; the engine
 //! runs it (`src/engine/exam`).
 
+pub mod audit;
 pub mod blame;
 pub mod busy;
+pub mod compare;
 pub mod counters;
 pub mod fabric;
 pub mod iperf;

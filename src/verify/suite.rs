@@ -7,6 +7,8 @@ use crate::yaml::Node;
 /// One check.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
+    /// What has to be the same on hosts of a kind is.
+    Audit,
     /// RDMA ports and links are up, as fast as the card and its peers, with full PCIe.
     Ports,
     /// Packets of full size pass.
@@ -125,6 +127,13 @@ const MIN: Key = Key::default(
 /// All checks, in the order of their names.
 pub const CHECKS: &[Kind] = &[
     Kind {
+        name: "audit",
+        doc: "What has to be the same is: MTU, link speed, kernel, drivers, firmware and parameters of cards, quality of service and \
+              kernel parameters, by rail, by board, and by groups of the inventory that are other machines.",
+        keys: &[],
+        read: |_| Ok(Check::Audit),
+    },
+    Kind {
         name: "loss",
         doc: "No packet of a flood is lost on its way, on each rail, in both directions; error counters don't rise meanwhile.",
         keys: &[INTERFACE, Key::default("count", "integer", "10000", "How many packets, from 100 to 10000000.")],
@@ -204,6 +213,7 @@ impl Check {
     /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
+            Check::Audit => "audit",
             Check::Ports => "ports",
             Check::PathMtu(_) => "path_mtu",
             Check::Loss(_) => "loss",
@@ -215,7 +225,7 @@ impl Check {
     /// The interfaces that it names.
     pub fn interfaces(&self) -> &[String] {
         match self {
-            Check::Ports => &[],
+            Check::Audit | Check::Ports => &[],
             Check::PathMtu(check) => &check.interfaces,
             Check::Loss(check) => &check.interfaces,
             Check::Tcp(check) => &check.interfaces,

@@ -30,12 +30,27 @@ fn the_page_of_resources_is_what_the_program_prints() {
     for kind in TYPES {
         wanted += &format!("\n{}", printed(&["docs", kind.name()]));
     }
-    if std::env::var_os("UPDATE_DOCS").is_some_and(|v| !v.is_empty()) {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/resources.md"), &wanted).unwrap();
+    written("docs/resources.md", &wanted);
+}
+
+#[test]
+fn the_page_of_findings_is_what_the_program_prints() {
+    let page = printed(&["docs", "findings"]);
+    for known in FINDINGS {
+        assert!(page.contains(&format!("\n## {}\n\n", known.name)), "{}", known.name);
     }
-    let written = read("docs/resources.md");
+    written("docs/findings.md", &page);
+}
+
+/// That a page is as it is printed.
+#[track_caller]
+fn written(path: &str, wanted: &str) {
+    if std::env::var_os("UPDATE_DOCS").is_some_and(|v| !v.is_empty()) {
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), wanted).unwrap();
+    }
+    let written = read(path);
     let differs = wanted.lines().zip(written.lines()).find(|(wanted, written)| wanted != written);
-    assert!(wanted == written, "docs/resources.md is older than the types (UPDATE_DOCS=1 writes it anew): {differs:?}");
+    assert!(wanted == written, "{path} is older than the program (UPDATE_DOCS=1 writes it anew): {differs:?}");
 }
 
 #[test]
@@ -93,6 +108,10 @@ fn the_page_of_playbooks_leaves_nothing_out() {
 /// Words of the table of findings, as they may be.
 const WORDS: &[(&str, &str)] = &[
     ("interface", "eth1"),
+    ("values", "net.core.rmem_max: 134217728"),
+    ("board", "MT_0000000838"),
+    ("version", "28.39.1002"),
+    ("user", "ops"),
     ("place", "eth1"),
     ("device", "mlx5_0"),
     ("wanted", "ETH"),

@@ -238,6 +238,11 @@ def show_rdma(card, name, top, interface, link_type, state):
     os.makedirs(f"{port}/gid_attrs/types", exist_ok=True)
     os.symlink(top, f"{folder}/device")
     os.symlink(folder, f"{CLASS}/infiniband/{name}")
+    # What opens it, as ib_uverbs and rdma-core's rule of udev would make it: a plain file.
+    verbs = f"uverbs{len(glob.glob(f'{CLASS}/infiniband_verbs/*'))}"
+    put(f"{CLASS}/infiniband_verbs/{verbs}/ibdev", f"{name}\n")
+    put(f"/dev/infiniband/{verbs}", "")
+    os.chmod(f"/dev/infiniband/{verbs}", 0o666)
 
 
 # --- the tools

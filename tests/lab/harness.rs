@@ -413,6 +413,12 @@ impl Netplay {
         self
     }
 
+    /// Other arguments in the same folder.
+    pub(crate) fn instead(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self
+    }
+
     /// Sets an environment variable.
     pub(crate) fn variable(mut self, key: &str, value: &str) -> Self {
         self.variables.push((key.to_owned(), value.to_owned()));

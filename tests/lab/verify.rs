@@ -293,3 +293,169 @@ fn a_rollout_stops_where_its_checks_fail() {
     switch(hosts.first(), "eth1", &["mtu", "9000"]);
     assert_eq!(Told::by(&netplay, 0).findings(), []);
 }
+
+/// An audit as root, as parameters of cards are told to nobody else.
+fn audit(hosts: &Hosts, arguments: &[&str]) -> Netplay {
+    let mut all = vec!["audit", "-i", "inventory.yaml", "--become", "--output", "ndjson"];
+    all.extend(arguments);
+    Netplay::new(hosts, &all)
+}
+
+#[test]
+fn hosts_that_differ_are_told_with_what_the_others_have() {
+    let hosts = Hosts::take(Kind::Fleet, 5);
+    let names: Vec<&str> = hosts.names().collect();
+    let all: Vec<Host<'_>> = hosts.each().collect();
+    // There is no card here, nor its firmware: they are simulated.
+    for host in &all {
+        host.card("add 0000:86:00.0 interfaces=eth1 rdma=mlx5_0");
+        host.sh("sysctl -qw net.ipv4.tcp_mtu_probing=1");
+    }
+    let netplay = audit(&hosts, &[]);
+    let told = Told::by(&netplay, 0);
+    assert_eq!((told.findings(), told.verdicts("audit")), (vec![], (5, 0)), "{}", told.run.stdout);
+    for name in &names {
+        assert_eq!(told.executions(name), 1);
+    }
+
+    // One host with a larger MTU, one that wasn't changed, one with another card, one whose irqbalance (a process of that
+    // name) runs.
+    all[0].sh("ip link set eth2 mtu 9000");
+    all[1].sh("sysctl -qw net.ipv4.tcp_mtu_probing=0; sysctl -qw net.ipv4.tcp_sack=0");
+    all[2].sh("mstconfig -d 0000:86:00.0 -y set CNP_DSCP_P1=26 >/dev/null");
+    all[3].card("add 0000:86:00.0 interfaces=eth1 rdma=mlx5_0 running=28.36.1010");
+    all[4].sh("cp /usr/bin/sleep /tmp/irqbalance; /tmp/irqbalance 300 >/dev/null 2>&1 &");
+    let told = Told::by(&netplay, 2);
+    let mut found = told.findings();
+    found.sort();
+    let usual = "as on 4 of 5 hosts";
+    let wanted = [
+        ("firmware_differs", names[3], "firmware of "),
+        ("firmware_settings_differ", names[2], "CNP_DSCP_P1 at the next boot of "),
+        ("mtu_differs", names[0], "MTU of eth2 is 9000, and not 1500, "),
+        ("service_differs", names[4], "irqbalance is running, and not stopped, "),
+        ("sysctl_differs", names[1], "net.ipv4.tcp_mtu_probing is 0, and not 1; net.ipv4.tcp_sack is 0, and not 1, "),
+    ];
+    assert_eq!(found.len(), wanted.len(), "{found:?}");
+    for ((name, host, evidence), (wanted, whose, seen)) in found.iter().zip(wanted) {
+        assert_eq!((&**name, &**host), (wanted, whose), "{evidence}");
+        assert!(evidence.starts_with(seen) && evidence.ends_with(usual), "{evidence}");
+    }
+    let remedy = "`sysctl: {values: {net.ipv4.tcp_mtu_probing: 1, net.ipv4.tcp_sack: 1}}`";
+    assert!(told.run.stdout.contains(remedy), "{}", told.run.stdout);
+
+    // `verify` ends with the same, and what its own checks have found is told once.
+    all[0].sh("ip link set eth1 mtu 9000");
+    let told = Told::by(&verify(&hosts, &[]).with(&["--limit", &names[..2].join(",")]), 2);
+    let found: Vec<(String, String)> = told.findings().into_iter().map(|(name, hosts, _)| (name, hosts)).collect();
+    let both = names[..2].join(",");
+    let wanted = [("mtu_too_small", names[1]), ("mtu_differs", &*both), ("sysctl_differs", &*both)];
+    assert_eq!(found, wanted.map(|(name, hosts)| (name.to_owned(), hosts.to_owned())), "{}", told.run.stdout);
+    assert_eq!(told.executions(names[0]), 1, "no rail is fit for packets, and the audit takes no further one");
+}
+
+#[test]
+fn what_keeps_a_fabric_from_being_used_is_named() {
+    let hosts = Hosts::take(Kind::Fleet, 4);
+    let names: Vec<&str> = hosts.names().collect();
+    let all: Vec<Host<'_>> = hosts.each().collect();
+    for host in &all {
+        host.card("add 0000:86:00.0 interfaces=eth1 rdma=mlx5_0");
+    }
+    all[0].sh("chmod 600 /dev/infiniband/uverbs0");
+    // BBR is asked for and not there: another one is active.
+    all[1].sh("echo 'net.ipv4.tcp_congestion_control = bbr' >/etc/sysctl.d/90-bbr.conf; sysctl -qw net.ipv4.tcp_congestion_control=reno");
+    // irqbalance (a process of that name) where netplay places interrupts.
+    all[2].sh("mkdir -p /etc/netplay/reapply.d; : >/etc/netplay/reapply.d/60-irq_affinity-eth1; cp /usr/bin/sleep /tmp/irqbalance; /tmp/irqbalance 300 >/dev/null 2>&1 &");
+    // Only small packets pass.
+    all[3].sh("iptables -A INPUT -i eth0 -p tcp --dport 22 -m length --length 400:65535 -j DROP");
+    let told = Told::by(&audit(&hosts, &[]), 6);
+    all[3].sh("iptables -F INPUT");
+    let found: Vec<(String, String)> = told.findings().into_iter().map(|(name, host, _)| (name, host)).collect();
+    for (name, host) in [
+        ("uverbs_permissions", names[0]),
+        ("congestion_control_inactive", names[1]),
+        ("irqbalance_moves_interrupts", names[2]),
+        ("ssh_small_packets", names[3]),
+    ] {
+        assert!(found.contains(&(name.to_owned(), host.to_owned())), "{name}: {found:?}");
+    }
+    assert_eq!(told.host(names[3])["status"], "unreachable");
+}
+
+/// What stands behind a word at the beginning of a line of docs/verify.md.
+fn documented(begin: &str) -> Vec<String> {
+    let page = include_str!("../../docs/verify.md");
+    let lines: Vec<String> = page.lines().filter_map(|line| line.strip_prefix(begin)).map(str::to_owned).collect();
+    assert!(!lines.is_empty(), "{begin}");
+    lines
+}
+
+/// A block of docs/verify.md with this file's name as its first line.
+fn block(name: &str) -> &'static str {
+    let page = include_str!("../../docs/verify.md");
+    let (_, from) = page.split_once(&format!("```ini\n# {name}\n")).unwrap();
+    from.split_once("```").unwrap().0
+}
+
+#[test]
+fn what_got_worse_since_earlier_runs_is_told() {
+    let hosts = Hosts::take(Kind::Fleet, 2);
+    let names: Vec<&str> = hosts.names().collect();
+    hosts.each().for_each(|host| limit(host, "eth1", "100mbit"));
+    // As the documented unit has it.
+    let line = documented("ExecStart=/usr/local/bin/netplay ").remove(0);
+    let words: Vec<&str> = line.split(' ').collect();
+    let suite = "- hosts: all\n  checks:\n    - tcp: {interface: eth1, seconds: 1, streams: 2, min: 0.02}\n";
+    let site = "- hosts: all\n  become: true\n  resources:\n    - sysctl: {name: net.ipv4.tcp_sack, value: 1, persist: false}\n";
+    let netplay = Netplay::new(&hosts, &words).file("suite.yaml", suite).file("site.yaml", site);
+    let run = netplay.run().exits(0);
+    assert!(run.stdout.contains("there is no earlier good run to compare with"), "{run:?}");
+    let run = netplay.run().exits(0);
+    assert!(run.stdout.contains("nothing found") && !run.stdout.contains("earlier"), "{run:?}");
+    limit(hosts.first(), "eth1", "60mbit");
+    let run = netplay.run().exits(2);
+    let told = std::fs::read_to_string(netplay.path("verify.ndjson")).unwrap();
+    let told = Told::from(crate::harness::Run { stdout: told, stderr: run.stderr, code: run.code });
+    let (name, host, evidence) = found(&told);
+    assert_eq!((&*name, &*host), ("got_worse", &*names.join(",")));
+    assert!(evidence.starts_with("tcp: eth1 to ") && evidence.contains(" in 2 good runs before, "), "{evidence}");
+    limit(hosts.first(), "eth1", "100mbit");
+
+    // The documented pipeline: each of its commands, in the same folder.
+    let mut netplay = netplay;
+    for line in
+        documented("netplay ").into_iter().filter(|line| line.contains("site.yaml") || line.contains("verify.xml"))
+    {
+        netplay = netplay.instead(&line.split(' ').collect::<Vec<_>>());
+        netplay.run().exits(0);
+    }
+    assert!(std::fs::read_to_string(netplay.path("verify.xml")).unwrap().contains("<testsuite"));
+    // A file of an earlier run, and one that isn't one.
+    let with = |file: &str| ["verify", "-i", "inventory.yaml", "suite.yaml", "--compare", file].map(str::to_owned);
+    let netplay = netplay.instead(&with("verify.ndjson").each_ref().map(String::as_str));
+    assert!(!netplay.run().exits(0).stdout.contains("earlier"));
+    let netplay = netplay.instead(&with("site.yaml").each_ref().map(String::as_str));
+    let run = netplay.run().exits(1);
+    assert!(run.stderr.contains("site.yaml has nothing that a run of `verify` measured"), "{}", run.stderr);
+}
+
+#[test]
+fn the_documented_units_are_good() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    // A stand-in of netplay that says how it was called.
+    host.sh("printf '#!/bin/sh\\necho \"$PWD $*\" >/run/netplay-called\\n' >/usr/local/bin/netplay; chmod 755 /usr/local/bin/netplay; mkdir -p /etc/netplay/site; useradd -r netplay; chmod 777 /run");
+    for name in ["netplay-verify.service", "netplay-verify.timer"] {
+        host.sh(&format!("cat >/etc/systemd/system/{name} <<'END'\n{}END", block(name)));
+        let said = host.sh(&format!("systemd-analyze verify /etc/systemd/system/{name} 2>&1 | grep -F {name} || :"));
+        assert_eq!(said, "", "{name}");
+    }
+    host.sh("systemctl daemon-reload; systemctl enable --now netplay-verify.timer 2>/dev/null; systemctl is-active netplay-verify.timer");
+    host.sh("systemctl start netplay-verify.service");
+    let called = host.sh("cat /run/netplay-called");
+    assert_eq!(
+        called.trim(),
+        format!("/etc/netplay/site {}", documented("ExecStart=/usr/local/bin/netplay ").remove(0))
+    );
+}

@@ -17,11 +17,13 @@ use crate::playbook::Become;
 use crate::resource::probes::line::CommandLine;
 use crate::resource::{Answers, Inquiry, Output, Trouble};
 use crate::shell::Script;
+use crate::transport::FailureKind;
 use crate::verify::counters::{self, Counters};
 use crate::verify::fabric::{Node, bare, parts};
 use crate::verify::measure::About;
 use crate::verify::schedule::Round;
-use crate::verify::{Check, Judged, Pairs, busy, ports};
+use crate::verify::suite::RdmaTest;
+use crate::verify::{Check, Judged, Pairs, audit, busy, ports};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -39,6 +41,8 @@ pub struct Exam {
     pub keywords: Become,
     /// What hosts are called at Slurm, where that isn't their own name.
     pub nodes: HashMap<String, String>,
+    /// The groups of the inventory that each host is in.
+    pub groups: HashMap<String, Vec<Arc<str>>>,
 }
 
 const LOSS: About = About { check: "loss", unit: "%", slow: &finding::PACKET_LOSS };
@@ -154,11 +158,20 @@ struct Room<'r, 'v> {
 impl Room<'_, '_> {
     fn all(&mut self) {
         let everybody: Vec<usize> = (0..self.lines.all.len()).collect();
-        let inquiry = Inquiry::new(facts::questions());
+        let audits = self.exam.checks.contains(&Check::Audit);
+        let mut questions = facts::questions();
+        if audits {
+            questions.extend(audit::questions());
+        }
+        let inquiry = Inquiry::new(questions);
         let answers = self.each(&everybody, |lines, at| lines.ask(*at, &inquiry));
-        let mut known = BTreeMap::new();
+        let (mut known, mut seen) = (BTreeMap::new(), BTreeMap::new());
         for (at, answers) in answers.into_iter().enumerate() {
-            let Some((facts, warnings)) = answers.map(|answers| facts::read(&answers)) else { continue };
+            let Some(answers) = answers else { continue };
+            let (facts, warnings) = facts::read(&answers);
+            if audits {
+                seen.insert(at, audit::see(&self.lines.name(at), &facts, &answers));
+            }
             let missing = warnings.into_iter().filter(|w| w.starts_with("a part of the facts is missing"));
             lock(&self.lines.all[at]).kept.warnings.extend(missing);
             known.insert(at, facts);
@@ -178,7 +191,8 @@ impl Room<'_, '_> {
             for (node, at) in nodes.iter().zip(&seats) {
                 lacking(check, node, &known[at], &mut judged);
             }
-            for (at, name, others) in bare(&nodes) {
+            let bare = if *check == Check::Audit { Vec::new() } else { bare(&nodes) };
+            for (at, name, others) in bare {
                 let reason = format!("{name} has no address, as it has on {others} of {} hosts", nodes.len());
                 judged.verdicts.push(Verdict::of(check.name(), &nodes[at].host, Some(name), reason).skipped());
             }
@@ -189,6 +203,7 @@ impl Room<'_, '_> {
                 }
             }
             match check {
+                Check::Audit => self.audit(&seats, &seen, &mut judged),
                 Check::Ports => ports::judge(&nodes, &mut judged),
                 Check::PathMtu(check) => self.path_mtu(check, &nodes, &seats, &mut judged),
                 Check::Loss(check) => {
@@ -202,7 +217,8 @@ impl Room<'_, '_> {
                     });
                 }
                 Check::Rdma(check) => {
-                    self.measure(RDMA, &nodes, &seats, &mut judged, |lines, way| {
+                    let unit = if check.test == RdmaTest::SendLat { "µs" } else { RDMA.unit };
+                    self.measure(About { unit, ..RDMA }, &nodes, &seats, &mut judged, |lines, way| {
                         pairs::rdma(lines, &nodes, &seats, check, way)
                     });
                 }
@@ -217,6 +233,37 @@ impl Room<'_, '_> {
             counters::judge(&node, before, after, &mut judged);
         }
         self.tell(judged);
+        self.mute();
+    }
+
+    /// Tells of hosts that can't be reached though they answer.
+    fn mute(&mut self) {
+        let mut judged = Judged::default();
+        for (at, lost) in self.lost.iter().enumerate() {
+            if let Some(Stop::Unreachable(problem)) = lost
+                && problem.kind == FailureKind::KeyExchange.name()
+            {
+                let host = self.lines.name(at);
+                judged.find(Finding::new(&finding::SSH_SMALL_PACKETS, [host], &*problem.message, &[]));
+            }
+        }
+        self.tell(judged);
+    }
+
+    /// Compares the hosts with each other.
+    fn audit(&mut self, seats: &[usize], seen: &BTreeMap<usize, audit::Seen>, judged: &mut Judged) {
+        let hosts: Vec<audit::Seen> = seats.iter().filter_map(|at| seen.get(at).cloned()).collect();
+        // What `ports` and `path_mtu` tell begins with the interface.
+        let found = |host: &str, name: &str, place: &str| {
+            let same = |f: &Finding| f.name == name && f.evidence.starts_with(&format!("{place} has "));
+            self.found.iter().any(|f| same(f) && f.hosts.iter().any(|h| **h == *host))
+        };
+        let apart = audit::judge(&hosts, &self.exam.groups, &found, judged);
+        if !apart.is_empty() {
+            let message =
+                format!("compared within groups of the inventory, which differ as a whole: {}", apart.join("; "));
+            (self.sink)(Event::Warning(Warning { message }));
+        }
     }
 
     /// Why hosts aren't to be disturbed.
