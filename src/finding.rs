@@ -61,6 +61,12 @@ impl Finding {
         }
     }
 
+    /// Whether it is the same thing of the same hosts, and maybe of more.
+    pub fn tells(&self, other: &Finding) -> bool {
+        (self.name, &self.evidence) == (other.name, &other.evidence)
+            && other.hosts.iter().all(|host| self.hosts.contains(host))
+    }
+
     /// The same between these two.
     #[must_use]
     pub fn between(mut self, from: &Arc<str>, to: &Arc<str>) -> Finding {
@@ -382,7 +388,7 @@ pub const SPEED_DIFFERS: Known = Known {
 pub const SSH_SMALL_PACKETS: Known = Known {
     name: "ssh_small_packets",
     seen: "A host takes connections and names itself, and falls silent when larger packets have to come through.",
-    cause: "an MTU on the way to the host that is smaller than its own, and ICMP that is dropped, so that it doesn't learn of that",
+    cause: "an MTU on the way to the host that is smaller than its own, and ICMP that is dropped, so that it doesn't learn of that; or an sshd that hangs",
     remedy: "`ping -M do -s 1472 ADDRESS` and smaller sizes show what passes; raise the MTU of the hop, or lower the one of the interface that carries SSH: `mtu: {interface: NAME, mtu: 1500}`; until then `ip route replace NETWORK dev NAME mtu lock 1400` on its console",
 };
 

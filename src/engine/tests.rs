@@ -3,7 +3,8 @@
 
 use super::batch::Folders;
 use super::boot::{Awaited, Way};
-use super::run::{Host, Options, Play, run};
+use super::exam::Exam;
+use super::run::{Host, Options, Play, run, verify};
 use super::visit::{Limits, Shared, Site};
 use crate::error::Error;
 use crate::event::{BootStep, Event, HostStatus, Status};
@@ -18,6 +19,8 @@ use crate::transport::fake::{Fake, Fault};
 use crate::transport::{
     Carrier, Deadline, Failure, FailureKind, Gate, HostKeyChecking, Identity, Session, Target, Transport,
 };
+use crate::verify::{Check, Pairs};
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -561,4 +564,38 @@ fn a_thousand_hosts_that_boot_hold_no_thread() {
     let back = seen.iter().filter(|e| matches!(e, Event::Host(h) if h.status == HostStatus::Ok)).count();
     assert_eq!((back, finished.exit_code), (HOSTS, 0));
     assert_eq!(vain.load(Ordering::Relaxed), 0, "looks that hold a thread each");
+}
+
+#[test]
+fn hosts_that_could_not_be_asked_are_not_compared() {
+    let world = World::new();
+    let names = ["n1", "n2", "n3", "n4"];
+    let mute = Failure::new(FailureKind::KeyExchange, "the host fell silent in the key exchange, for 30 s");
+    world.fake.fault("n3", Fault { refuse: Some(mute), ..Fault::default() });
+    world.fake.fault("n4", Fault { execution: 0, cut_download: Some(40), ..Fault::default() });
+    let hosts = names.map(|name| world.host(name, HostPlay::default())).into();
+    let exam = Exam {
+        checks: vec![Check::Audit],
+        pairs: Pairs::default(),
+        busy: false,
+        keywords: Become::default(),
+        nodes: HashMap::new(),
+        groups: HashMap::new(),
+    };
+    let play = Play { exam: Some(exam), ..world.play(hosts) };
+    let mut events = Vec::new();
+    let finished = verify(&world.shared("n1"), &[play], 8, &mut |e| events.push(e));
+    let judged = |event: &Event| match event {
+        Event::Verdict { verdict, .. } => verdict.ok.map(|ok| format!("{} {ok}", verdict.host)),
+        _ => None,
+    };
+    let mut verdicts: Vec<String> = events.iter().filter_map(judged).collect();
+    verdicts.sort();
+    assert_eq!(verdicts, ["n1 true", "n2 true"], "all are this machine: {events:?}");
+    let found = events.iter().find_map(|event| match event {
+        Event::Finding { finding, .. } => Some((finding.name, finding.hosts.concat())),
+        _ => None,
+    });
+    assert_eq!(found, Some(("ssh_small_packets", "n3".to_owned())), "{events:?}");
+    assert_eq!(finished.exit_code, 6, "{finished:?}");
 }

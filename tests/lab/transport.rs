@@ -319,9 +319,14 @@ fn a_silent_host_holds_nobody_up(over: Carrier) {
     let hosts = Hosts::take(Kind::Fleet, 1);
     let host = hosts.first();
     in_controller(|| {
+        let another = target(over, host, "ops");
+        // Only small packets pass: it names itself, and doesn't get what the key exchange begins with.
+        host.sh("iptables -A INPUT -i eth0 -p tcp --dport 22 -m length --length 400:65535 -j DROP");
+        let failed = failure_within(&another, Duration::from_secs(4));
+        assert_eq!(failed.kind, FailureKind::KeyExchange, "{failed}");
+        host.sh("iptables -F INPUT");
         let mut open = session(&Target { keepalive: (2, 2), ..target(over, host, "ops") });
         let idle = session(&target(over, host, "ops"));
-        let another = target(over, host, "ops");
         host.freeze();
         let start = Instant::now();
         let failed = failure_within(&another, Duration::from_secs(4));

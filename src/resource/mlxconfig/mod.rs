@@ -138,6 +138,14 @@ pub fn surveyed(answers: &Answers) -> Result<Vec<Result<Surveyed, Trouble>>, Tro
     Ok(found.targets.get("all").into_iter().flatten().map(card).collect())
 }
 
+/// How many functions of cards a host has on its bus, with a driver or without.
+///
+/// # Errors
+/// The host didn't say.
+pub fn count(answers: &Answers) -> Result<usize, Trouble> {
+    Ok(answers.get::<Settings>(SURVEY)?.functions.len())
+}
+
 /// The functions of cards that no driver makes usable: without an interface, or of InfiniBand without an RDMA device.
 ///
 /// # Errors

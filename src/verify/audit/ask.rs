@@ -58,9 +58,13 @@ fn version(driver: &str) -> String {
     format!("/sys/module/{driver}/version")
 }
 
+/// Who made the machine, and what they call it. Source: sysfs-firmware-dmi, the files that all users may read.
+const MACHINE: [&str; 2] = ["/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name"];
+
 /// All that has to be asked beside the facts.
 pub fn questions() -> Vec<Question> {
     let files = PARAMETERS.iter().map(|name| parameter(name)).chain(DRIVERS.iter().map(|name| version(name)));
+    let files = files.chain(MACHINE.map(str::to_owned));
     files.map(SmallFile::ask).chain([mlxconfig::survey(), roce_qos::survey()]).chain(traces::questions()).collect()
 }
 
@@ -71,10 +75,13 @@ pub fn see(host: &Arc<str>, facts: &Value, answers: &Answers) -> Seen {
     machine(facts, &node, &mut seen);
     interfaces(facts, &node, &mut seen);
     firmware(facts, &mut seen);
-    files(answers, &mut seen);
+    files(facts, answers, &mut seen);
     match mlxconfig::surveyed(answers) {
         Ok(cards) => parameters(facts, cards, &mut seen),
         Err(trouble) => seen.unknown.push(format!("parameters of cards: {}", trouble.message)),
+    }
+    if let Ok(cards) = mlxconfig::count(answers) {
+        seen.put(Topic::Shape, "cards", "", cards.to_string());
     }
     match roce_qos::surveyed(answers) {
         Ok(all) => {
@@ -104,8 +111,11 @@ fn machine(facts: &Value, node: &Node, seen: &mut Seen) {
     if let Some(ports) = facts["rdma"].as_array() {
         let devices: BTreeSet<&str> = ports.iter().filter_map(|port| port["name"].as_str()).collect();
         seen.put(Topic::Count, "number of RDMA devices", "", devices.len().to_string());
-        let boards: Vec<&str> = ports.iter().filter_map(|port| port["board_id"].as_str()).collect();
-        seen.put(Topic::Shape, "boards", "", boards.join(" "));
+        // A card that is missing, or has no driver, doesn't make it another kind of machine.
+        let boards: BTreeSet<&str> = ports.iter().filter_map(|port| port["board_id"].as_str()).collect();
+        if !boards.is_empty() {
+            seen.put(Topic::Shape, "boards", "", boards.into_iter().collect::<Vec<_>>().join(" "));
+        }
     }
     if facts["interfaces"].is_array() {
         seen.put(Topic::Count, "number of interfaces of the fabric", "", node.nics.len().to_string());
@@ -182,25 +192,31 @@ fn together(all: &[(&str, &str)]) -> String {
     by_value.iter().map(told).collect::<Vec<_>>().join(" and ")
 }
 
-fn files(answers: &Answers, seen: &mut Seen) {
+fn files(facts: &Value, answers: &Answers, seen: &mut Seen) {
     let mut troubles = BTreeSet::new();
+    // Nothing where the host didn't say whether it has the file.
     let mut value = |path: &str| {
         let told = answers.get::<SmallFile>(path).and_then(|file| file.value());
-        told.unwrap_or_else(|trouble| {
-            troubles.insert(trouble.message);
-            None
-        })
+        told.map_err(|trouble| troubles.insert(trouble.message)).ok()
     };
     for name in PARAMETERS {
         // What a kernel doesn't have isn't compared: it isn't 0, nor anything else.
-        if let Some(value) = value(&parameter(name)) {
+        if let Some(Some(value)) = value(&parameter(name)) {
             seen.put(Topic::Sysctl, name, "", value.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
+    let used: BTreeSet<&str> = list(facts, "interfaces").iter().filter_map(|it| it["driver"].as_str()).collect();
     for name in DRIVERS {
-        if let Some(value) = value(&version(name)) {
-            seen.put(Topic::Driver, "version", name, value);
+        // A driver that comes with the kernel has no version of its own.
+        let own = value(&version(name));
+        let kernels = || used.contains(name).then(|| "the kernel's own".to_owned());
+        if let Some(version) = own.and_then(|version| version.or_else(kernels)) {
+            seen.put(Topic::Driver, "version", name, version);
         }
+    }
+    let machine: Vec<String> = MACHINE.iter().filter_map(|path| value(path)?).collect();
+    if !machine.is_empty() {
+        seen.put(Topic::Shape, "machine", "", machine.join(" "));
     }
     seen.unknown.extend(troubles);
 }

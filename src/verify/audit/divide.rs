@@ -43,6 +43,15 @@ impl<'g> Groups<'g> {
         Groups { names, of }
     }
 
+    /// A group that has exactly these hosts, in their order, if one has.
+    pub(super) fn of_all(&self, who: &[usize]) -> Option<&'g str> {
+        let has = |group: &&usize| {
+            let members = self.of.iter().enumerate().filter(|(_, groups)| groups.contains(group)).map(|(at, _)| at);
+            members.eq(who.iter().copied())
+        };
+        self.of[*who.first()?].iter().find(has).map(|group| self.names[*group])
+    }
+
     /// How these hosts are called: by a group that has exactly them among `all`, or as those that are in a group and not in others.
     fn label(&self, values: &[(usize, &str)], all: &[(usize, &str)], inside: &[usize], outside: &[usize]) -> String {
         let mut counts = BTreeMap::<usize, usize>::new();

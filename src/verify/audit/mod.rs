@@ -1,8 +1,8 @@
 //! `audit`: what has to be the same on hosts of a kind, and who differs.
 //!
 //! Each thing that is compared is a [`Key`] with a value on each host. Where most hosts have one value, the others are
-//! told; where no value has more than half of the hosts, all sides are. Hosts that differ on purpose, as they are of another
-//! group of the inventory, are compared within their groups.
+//! told; where no value has more than half of the hosts, all sides are. Groups of the inventory that are other machines are
+//! compared apart.
 
 mod ask;
 mod divide;
@@ -54,7 +54,7 @@ enum Among {
     Network,
     /// Hosts of its group, where groups of the inventory differ as a whole.
     Groups,
-    /// The same with groups that are machines of another kind: a rack that was forgotten is a group too.
+    /// The same with groups that are other machines: a rack that was forgotten is a group too.
     Kinds,
 }
 
@@ -85,18 +85,11 @@ impl Topic {
         }
     }
 
-    /// Whether hosts that differ in it are other machines.
-    fn tells_kinds(self) -> bool {
-        matches!(self, Topic::Shape | Topic::Count | Topic::Speed)
-    }
-
     fn among(self) -> Among {
         match self {
             Topic::Mtu => Among::Network,
-            Topic::Shape | Topic::Count | Topic::Kernel | Topic::Driver | Topic::Firmware | Topic::Speed => {
-                Among::Groups
-            }
-            Topic::Parameter | Topic::Qos | Topic::Sysctl | Topic::Service | Topic::SubnetManager => Among::Kinds,
+            Topic::Shape => Among::Groups,
+            _ => Among::Kinds,
         }
     }
 }
@@ -157,8 +150,8 @@ pub fn judge(
         values.sort_unstable();
     }
     let mut keys: Vec<(&Key, Vec<(usize, &str)>)> = by_key.into_iter().collect();
-    // What tells kinds of machines apart comes before what is only compared within kinds.
-    keys.sort_by_key(|(key, _)| (key.topic.among() == Among::Kinds, *key));
+    // What tells kinds of machines apart comes first.
+    keys.sort_unstable();
     let inventory = Groups::new(hosts.iter().map(|host| groups.get(&*host.host).map_or(&[][..], Vec::as_slice)));
     let mut kinds = BTreeSet::new();
     let mut compared = vec![0usize; hosts.len()];
@@ -177,9 +170,7 @@ pub fn judge(
                 divide(&networks, values, &mut |_| true)
             }
             Among::Groups => divide(&inventory, values, &mut |group| {
-                if key.topic.tells_kinds() {
-                    kinds.insert(group);
-                }
+                kinds.insert(group);
                 true
             }),
             Among::Kinds => divide(&inventory, values, &mut |group| kinds.contains(&group)),
@@ -200,7 +191,7 @@ pub fn judge(
             }
         }
     }
-    for finding in differences.findings(hosts) {
+    for finding in differences.findings(hosts, &inventory) {
         judged.find(finding);
     }
     for (at, host) in hosts.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! How differences are told: those of the same hosts together.
 
-use super::divide::Part;
+use super::divide::{Groups, Part};
 use super::{Key, Seen, Topic};
 use crate::finding::Finding;
 use crate::hostlist;
@@ -29,12 +29,15 @@ struct Others {
     all: usize,
 }
 
-/// The values of a thing of which none has more than half of the hosts, each with its hosts; the one that most have first.
+/// How things divide hosts of which no value has more than half: the hosts that have one value, the most first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sides {
     label: String,
-    sides: Vec<(String, Vec<usize>)>,
+    sides: Vec<Vec<usize>>,
 }
+
+/// A thing with its value on each side.
+type Tied = (Thing, Vec<String>);
 
 /// What a thing is called, and where it is.
 type Thing = (Arc<str>, Arc<str>);
@@ -43,7 +46,7 @@ type Thing = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     few: BTreeMap<(Topic, Others, Vec<usize>), Vec<Differs>>,
-    tied: BTreeMap<(Topic, Sides), Vec<Thing>>,
+    tied: BTreeMap<(Topic, Sides), Vec<Tied>>,
 }
 
 /// What a thing is called.
@@ -57,9 +60,13 @@ fn of(name: &str, place: &str) -> String {
 
 /// A list, of which at most so many are named.
 pub(super) fn some(names: &[String]) -> String {
+    listed(names, "; ")
+}
+
+fn listed(names: &[String], between: &str) -> String {
     match names.len().saturating_sub(NAMED) {
-        0 => names.join("; "),
-        more => format!("{}; and {more} more", names[..NAMED].join("; ")),
+        0 => names.join(between),
+        more => format!("{}; and {more} more", names[..NAMED].join(between)),
     }
 }
 
@@ -75,23 +82,25 @@ impl Differences {
         let (usual, count) = part.usual();
         let all = part.values.len();
         if count * 2 <= all {
+            let everybody = part.values.iter().map(|(at, _)| *at).collect();
             if part.values.iter().any(|(at, _)| known(*at)) {
-                return Vec::new();
+                return everybody;
             }
-            let mut told: Vec<(String, Vec<usize>)> =
-                sides.into_iter().map(|(v, hosts)| (v.to_owned(), hosts)).collect();
-            told.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
-            let sides = Sides { label: part.label.clone(), sides: told };
-            self.tied.entry((key.topic, sides)).or_default().push((key.name.clone(), key.place.clone()));
-            return part.values.iter().map(|(at, _)| *at).collect();
+            let mut told: Vec<(&str, Vec<usize>)> = sides.into_iter().collect();
+            told.sort_by(|(_, a), (_, b)| b.len().cmp(&a.len()).then(a.cmp(b)));
+            let values = told.iter().map(|(value, _)| (*value).to_owned()).collect();
+            let sides = Sides { label: part.label.clone(), sides: told.into_iter().map(|(_, hosts)| hosts).collect() };
+            let thing = (key.name.clone(), key.place.clone());
+            self.tied.entry((key.topic, sides)).or_default().push((thing, values));
+            return everybody;
         }
         let mut differ = Vec::new();
         for (own, hosts) in sides.into_iter().filter(|(own, _)| *own != usual) {
+            differ.extend(&hosts);
             let hosts: Vec<usize> = hosts.into_iter().filter(|at| !known(*at)).collect();
             if hosts.is_empty() {
                 continue;
             }
-            differ.extend(&hosts);
             let others = Others { label: part.label.clone(), count, all };
             self.few.entry((key.topic, others, hosts)).or_default().push(Differs {
                 name: key.name.clone(),
@@ -103,22 +112,30 @@ impl Differences {
         differ
     }
 
-    /// The findings.
-    pub(super) fn findings(self, hosts: &[Seen]) -> Vec<Finding> {
+    /// The findings: of a topic in which each of many hosts differs in something else, one.
+    pub(super) fn findings(self, hosts: &[Seen], groups: &Groups<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
-        let mut topics = BTreeMap::<(Topic, Others), Vec<(Vec<usize>, Vec<Differs>)>>::new();
+        let mut few = BTreeMap::<Topic, Vec<(Others, Vec<usize>, Vec<Differs>)>>::new();
         for ((topic, others, who), what) in self.few {
-            topics.entry((topic, others)).or_default().push((who, what));
+            few.entry(topic).or_default().push((others, who, what));
         }
-        for ((topic, others), all) in topics {
+        for (topic, all) in few {
             if all.len() > MOST {
-                found.push(scattered(topic, &others, &all, hosts));
+                found.push(scattered(topic, &all, hosts));
             } else {
-                found.extend(all.iter().map(|(who, what)| few(topic, &others, who, what, hosts)));
+                found.extend(all.iter().map(|(others, who, what)| same(topic, others, who, what, hosts, groups)));
             }
         }
+        let mut tied = BTreeMap::<Topic, Vec<(Sides, Vec<Tied>)>>::new();
         for ((topic, sides), what) in self.tied {
-            found.push(tied(topic, &sides, &what, hosts));
+            tied.entry(topic).or_default().push((sides, what));
+        }
+        for (topic, all) in tied {
+            if all.len() > MOST {
+                found.push(undecided(topic, &all, hosts));
+            } else {
+                found.extend(all.iter().map(|(sides, what)| split(topic, sides, what, hosts)));
+            }
         }
         found
     }
@@ -154,51 +171,80 @@ fn as_on(others: &Others) -> String {
 }
 
 /// Hosts that all differ in the same.
-fn few(topic: Topic, others: &Others, who: &[usize], what: &[Differs], hosts: &[Seen]) -> Finding {
+fn same(
+    topic: Topic,
+    others: &Others,
+    who: &[usize],
+    what: &[Differs],
+    hosts: &[Seen],
+    groups: &Groups<'_>,
+) -> Finding {
     let clause = |(one, all): &(Differs, Vec<Arc<str>>)| {
         format!("{} is {}, and not {}", of(&one.name, &places(all)), one.own, one.usual)
     };
     let clauses: Vec<String> = by_place(what).iter().map(clause).collect();
-    let evidence = format!("{}, {}", some(&clauses), as_on(others));
-    finding(topic, who, evidence, what, hosts)
+    // A group that differs as a whole may be meant to, or was forgotten as a whole.
+    let group = groups.of_all(who).filter(|_| who.len() > 1);
+    let group = group.map(|group| format!("; these are all hosts of {group}")).unwrap_or_default();
+    finding(topic, who, format!("{}, {}{group}", some(&clauses), as_on(others)), what, hosts)
 }
 
 /// Many hosts of which each differs in something else.
-fn scattered(topic: Topic, others: &Others, all: &[(Vec<usize>, Vec<Differs>)], hosts: &[Seen]) -> Finding {
-    let mut by_thing = BTreeMap::<&Differs, Vec<usize>>::new();
-    for (who, what) in all {
-        what.iter().for_each(|one| by_thing.entry(one).or_default().extend(who));
+fn scattered(topic: Topic, all: &[(Others, Vec<usize>, Vec<Differs>)], hosts: &[Seen]) -> Finding {
+    let mut by_thing = BTreeMap::<(&Others, &Differs), Vec<usize>>::new();
+    for (others, who, what) in all {
+        what.iter().for_each(|one| by_thing.entry((others, one)).or_default().extend(who));
     }
-    let clause = |(one, who): (&&Differs, &Vec<usize>)| {
-        format!("{} is {} on {}, and not {}", of(&one.name, &one.place), one.own, folded(who, hosts), one.usual)
+    let clause = |((others, one), who): (&(&Others, &Differs), &Vec<usize>)| {
+        let name = of(&one.name, &one.place);
+        format!("{name} is {} on {}, and not {}, {}", one.own, folded(who, hosts), one.usual, as_on(others))
     };
     let clauses: Vec<String> = by_thing.iter().map(clause).collect();
     let who: BTreeSet<usize> = by_thing.values().flatten().copied().collect();
     let who: Vec<usize> = who.into_iter().collect();
-    let what: Vec<Differs> = by_thing.keys().map(|one| (*one).clone()).collect();
-    finding(topic, &who, format!("{}, {}", some(&clauses), as_on(others)), &what, hosts)
+    let what: Vec<Differs> = by_thing.keys().map(|(_, one)| (*one).clone()).collect();
+    finding(topic, &who, some(&clauses), &what, hosts)
+}
+
+/// Things with their places, each name once.
+fn things<'t>(what: impl IntoIterator<Item = &'t Thing>) -> String {
+    let mut names = BTreeMap::<&str, Vec<Arc<str>>>::new();
+    what.into_iter().for_each(|(name, place)| names.entry(name).or_default().push(place.clone()));
+    some(&names.iter().map(|(name, all)| of(name, &places(all))).collect::<Vec<_>>())
+}
+
+/// What has to be set to something that only the operator knows.
+fn open((name, place): &Thing) -> Differs {
+    Differs { name: name.clone(), place: place.clone(), own: String::new(), usual: "VALUE".to_owned() }
+}
+
+fn members(sides: &Sides) -> BTreeSet<usize> {
+    sides.sides.iter().flatten().copied().collect()
 }
 
 /// Hosts of which none is known to be right.
-fn tied(topic: Topic, Sides { label, sides }: &Sides, what: &[Thing], hosts: &[Seen]) -> Finding {
-    let mut names = BTreeMap::<&str, Vec<Arc<str>>>::new();
-    what.iter().for_each(|(name, place)| names.entry(name).or_default().push(place.clone()));
-    let names: Vec<String> = names.iter().map(|(name, all)| of(name, &places(all))).collect();
-    let side = |(value, who): &(String, Vec<usize>)| format!("{value} on {}", folded(who, hosts));
-    let told: Vec<String> = sides.iter().map(side).collect();
-    let mut who: Vec<usize> = sides.iter().flat_map(|(_, who)| who.clone()).collect();
-    who.sort_unstable();
-    let label = if label.is_empty() { String::new() } else { format!(" {label}") };
-    let evidence =
-        format!("{} is {}: no value has most of the {} hosts{label}", some(&names), told.join(", and "), who.len());
-    // Which one is meant nobody but the operator knows.
-    let differs = |(name, place): &Thing| Differs {
-        name: name.clone(),
-        place: place.clone(),
-        own: String::new(),
-        usual: "VALUE".to_owned(),
+fn split(topic: Topic, sides: &Sides, what: &[Tied], hosts: &[Seen]) -> Finding {
+    let mut by_values = BTreeMap::<&[String], Vec<&Thing>>::new();
+    what.iter().for_each(|(thing, values)| by_values.entry(values).or_default().push(thing));
+    let clause = |(values, all): (&&[String], &Vec<&Thing>)| {
+        let side = |(value, who): (&String, &Vec<usize>)| format!("{value} on {}", folded(who, hosts));
+        let told: Vec<String> = values.iter().zip(&sides.sides).map(side).collect();
+        format!("{} is {}", things(all.iter().copied()), listed(&told, ", and "))
     };
-    finding(topic, &who, evidence, &what.iter().map(differs).collect::<Vec<_>>(), hosts)
+    let clauses: Vec<String> = by_values.iter().map(clause).collect();
+    let who: Vec<usize> = members(sides).into_iter().collect();
+    let label = if sides.label.is_empty() { String::new() } else { format!(" {}", sides.label) };
+    let evidence = format!("{}: no value has most of the {} hosts{label}", some(&clauses), who.len());
+    finding(topic, &who, evidence, &what.iter().map(|(thing, _)| open(thing)).collect::<Vec<_>>(), hosts)
+}
+
+/// Many things, and of none a value that most hosts have.
+fn undecided(topic: Topic, all: &[(Sides, Vec<Tied>)], hosts: &[Seen]) -> Finding {
+    let what = || all.iter().flat_map(|(_, what)| what).map(|(thing, _)| thing);
+    let who: BTreeSet<usize> = all.iter().flat_map(|(sides, _)| members(sides)).collect();
+    let who: Vec<usize> = who.into_iter().collect();
+    let evidence = format!("no value has most of the {} hosts, of {}", who.len(), things(what()));
+    finding(topic, &who, evidence, &what().map(open).collect::<Vec<_>>(), hosts)
 }
 
 fn finding(topic: Topic, who: &[usize], evidence: String, what: &[Differs], hosts: &[Seen]) -> Finding {

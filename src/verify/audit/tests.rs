@@ -90,9 +90,18 @@ fn in_a_tie_nobody_is_right() {
     hosts[3] = host("gpu04", 1500, &[]);
     let (name, who, evidence) = told(&hosts).remove(0);
     assert_eq!((name, &*who), ("mtu_differs", "gpu01,gpu02,gpu03,gpu04"));
-    let seen = "MTU of eth[1-2] is 1500 on gpu[03-04], and 9000 on gpu[01-02]: no value has most of the 4 hosts";
+    let seen = "MTU of eth[1-2] is 9000 on gpu[01-02], and 1500 on gpu[03-04]: no value has most of the 4 hosts";
     assert_eq!(evidence, seen);
     assert_eq!(told(&hosts).len(), 1, "both rails are one finding");
+    // Things that divide the hosts alike are one finding too.
+    for (at, host) in hosts.iter_mut().enumerate() {
+        host.put(Topic::Sysctl, "net.ipv4.tcp_sack", "", if at < 2 { "1" } else { "0" });
+        host.put(Topic::Sysctl, "net.ipv4.tcp_ecn", "", if at < 2 { "1" } else { "2" });
+    }
+    let all = told(&hosts);
+    let seen = "net.ipv4.tcp_sack is 1 on gpu[01-02], and 0 on gpu[03-04]; net.ipv4.tcp_ecn is 1 on gpu[01-02], and 2 on \
+                gpu[03-04]: no value has most of the 4 hosts";
+    assert_eq!((all.len(), &*all[1].2), (2, seen));
 }
 
 #[test]
@@ -104,19 +113,24 @@ fn what_another_check_has_found_is_not_told_again() {
     super::judge(&hosts, &HashMap::new(), &found, &mut judged);
     let told: Vec<&str> = judged.findings.iter().map(|f| &*f.evidence).collect();
     assert_eq!(told, ["MTU of eth2 is 1500, and not 9000, as on 3 of 4 hosts"]);
+    let bad: Vec<&str> = judged.verdicts.iter().filter(|v| v.ok == Some(false)).map(|v| &*v.reason).collect();
+    assert_eq!(bad, ["differs: MTU of eth1, MTU of eth2"], "it differs all the same");
     let mut judged = Judged::default();
     super::judge(&hosts[1..3], &HashMap::new(), &found, &mut judged);
     let told: Vec<&str> = judged.findings.iter().map(|f| &*f.evidence).collect();
     assert_eq!(
         told,
-        ["MTU of eth2 is 1500 on gpu03, and 9000 on gpu02: no value has most of the 2 hosts"],
+        ["MTU of eth2 is 9000 on gpu02, and 1500 on gpu03: no value has most of the 2 hosts"],
         "of a tie too"
     );
 }
 
 #[test]
 fn groups_that_differ_as_a_whole_are_compared_within() {
-    let kernel = |name: &str, kernel: &str| host(name, 9000, &[(Topic::Kernel, "kernel", kernel)]);
+    let of = |name: &str, machine: &str, kernel: &str| {
+        host(name, 9000, &[(Topic::Shape, "machine", machine), (Topic::Kernel, "kernel", kernel)])
+    };
+    let kernel = |name: &str, kernel: &str| of(name, if name.starts_with("st") { "R750" } else { "DGX H100" }, kernel);
     let gpu: Vec<String> = (1..=20).map(|i| format!("gpu{i:02}")).collect();
     let gpu: Vec<&str> = gpu.iter().map(String::as_str).collect();
     let mut hosts: Vec<Seen> = gpu.iter().map(|name| kernel(name, "6.1.0-18")).collect();
@@ -129,9 +143,15 @@ fn groups_that_differ_as_a_whole_are_compared_within() {
     hosts[6] = kernel("gpu07", "5.14.0");
     let evidence = "kernel is 5.14.0, and not 6.1.0-18, as on 19 of 20 hosts of gpu";
     assert_eq!(judge_in(&hosts, groups).findings, [("kernel_differs", "gpu07".to_owned(), evidence.to_owned())]);
-    // Without groups that explain it the few are told.
+    // Without groups that explain it the few are told, and where groups are the same machines too.
     let all = judge_in(&hosts, &[]);
     assert_eq!(all.findings[0].1, "gpu07,st1,st2,st3");
+    hosts.iter_mut().for_each(|host| host.put(Topic::Shape, "machine", "", "DGX H100"));
+    hosts[6] = kernel("gpu07", "6.1.0-18");
+    let evidence = "kernel is 5.14.0, and not 6.1.0-18, as on 20 of 23 hosts; these are all hosts of storage";
+    let whole = judge_in(&hosts, groups);
+    assert_eq!(whole.findings, [("kernel_differs", "st1,st2,st3".to_owned(), evidence.to_owned())]);
+    assert_eq!(whole.apart, [""; 0]);
 }
 
 #[test]
@@ -146,7 +166,8 @@ fn a_rack_that_was_forgotten_is_told_and_other_machines_are_not() {
     let hosts: Vec<Seen> = names.iter().enumerate().map(|(i, name)| of(name, "128", value(i))).collect();
     let found = judge_in(&hosts, groups).findings;
     assert_eq!(found[0].1, "gpu09,gpu10,gpu11,gpu12");
-    assert_eq!(found[0].2, "net.core.wmem_max is 212992, and not 134217728, as on 8 of 12 hosts");
+    let evidence = "net.core.wmem_max is 212992, and not 134217728, as on 8 of 12 hosts; these are all hosts of rack2";
+    assert_eq!(found[0].2, evidence);
     let shape = |i: usize| if i >= 8 { "16" } else { "128" };
     let hosts: Vec<Seen> = names.iter().enumerate().map(|(i, name)| of(name, shape(i), value(i))).collect();
     let all = judge_in(&hosts, groups);
@@ -198,8 +219,33 @@ fn many_hosts_that_each_differ_otherwise_are_one_finding() {
     }
     let all = told(&hosts);
     assert_eq!(all.len(), 1);
-    assert!(all[0].2.starts_with("net.core.rmem_max is 1000 on gpu01, and not 134217728; "), "{}", all[0].2);
-    assert!(all[0].2.ends_with("; and 3 more, as on 25 of 40 hosts"), "{}", all[0].2);
+    let begin = "net.core.rmem_max is 1000 on gpu01, and not 134217728, as on 25 of 40 hosts; ";
+    assert!(all[0].2.starts_with(begin), "{}", all[0].2);
+    assert!(all[0].2.ends_with("; and 3 more"), "{}", all[0].2);
+    // Many values of which none has most hosts: those that the fewest have aren't told.
+    for (at, host) in hosts.iter_mut().enumerate() {
+        host.put(Topic::Sysctl, "net.core.rmem_max", "", format!("{}", 1000 + at));
+    }
+    let all = told(&hosts);
+    assert_eq!((all.len(), all[0].1.split(',').count()), (1, 40));
+    let end = ", and 1011 on gpu12; and 28 more: no value has most of the 40 hosts";
+    assert!(all[0].2.ends_with(end), "{}", all[0].2);
+    // Many things that differ here and there, each among other hosts.
+    for (at, host) in hosts.iter_mut().enumerate() {
+        for n in 0..20 {
+            host.put(Topic::Sysctl, &format!("net.ipv4.n{n}"), "", if at < n { "1" } else { "0" });
+            host.put(Topic::Sysctl, &format!("net.ipv6.n{n}"), "", if (at + n) % 40 < 20 { "1" } else { "0" });
+        }
+    }
+    let all = told(&hosts);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all[0].2.starts_with("net.ipv4.n19 is 1 on gpu[01-19], and not 0, as on 21 of 40 hosts; "), "{}", all[0].2);
+    assert!(
+        all[1].2.starts_with("no value has most of the 40 hosts, of net.core.rmem_max; net.ipv6.n0; "),
+        "{}",
+        all[1].2
+    );
+    assert!(all[1].2.ends_with("; and 9 more"), "{}", all[1].2);
 }
 
 #[test]
@@ -265,6 +311,7 @@ fn ten_thousand_hosts_are_compared_in_seconds() {
         for n in 0..40 {
             seen.put(Topic::Parameter, &format!("PARAMETER{n} now"), "MT_0000000838", "1");
         }
+        seen.put(Topic::Shape, "machine", "", if i < 2000 { "DGX A100" } else { "DGX H100" });
         seen.put(Topic::Kernel, "kernel", "", if i < 2000 { "5.14" } else { "6.1" });
         seen
     };

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// The group. It has one argument, the empty one.
 struct Traces;
 
+/// An RDMA device, the file below `/dev/infiniband` that opens it, and that file's mode and group, as far as they are there.
+type Opener = (String, Option<String>, Option<(u32, u32)>);
+
 /// What was found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Found {
@@ -22,8 +25,11 @@ struct Found {
     root: bool,
     /// KiB that it may lock; nothing without a limit.
     memlock: Option<u64>,
-    /// By RDMA device: the file below `/dev/infiniband` that opens it and that file's mode, as far as they are there.
-    verbs: Vec<(String, Option<String>, Option<u32>)>,
+    verbs: Vec<Opener>,
+    /// PCI functions that a virtual machine has.
+    lent: Vec<String>,
+    /// GPUs and the like.
+    accelerators: Option<u32>,
 }
 
 impl Group for Traces {
@@ -55,10 +61,15 @@ fn read(text: &str) -> Found {
             }
             ["memlock", limit] => found.memlock = limit.parse().ok(),
             ["verbs", device, "none"] => found.verbs.push(((*device).to_owned(), None, None)),
-            ["verbs", device, file, mode] => {
-                let mode = u32::from_str_radix(mode, 8).ok();
-                found.verbs.push(((*device).to_owned(), Some((*file).to_owned()), mode));
+            ["verbs", device, file, open @ ..] => {
+                let open = match open {
+                    [mode, group] => u32::from_str_radix(mode, 8).ok().zip(group.parse().ok()),
+                    _ => None,
+                };
+                found.verbs.push(((*device).to_owned(), Some((*file).to_owned()), open));
             }
+            ["lent", address] => found.lent.push((*address).to_owned()),
+            ["accelerators", n] => found.accelerators = n.parse().ok(),
             _ => {}
         }
     }
@@ -74,12 +85,16 @@ const CONGESTION: &str = "net/ipv4/tcp_congestion_control";
 
 /// Takes in what is wrong.
 pub(super) fn see(facts: &Value, answers: &Answers, seen: &mut Seen) {
+    let mut lent: &[String] = &[];
     match answers.get::<Traces>("") {
-        Ok(found) => traces(found, seen),
+        Ok(found) => {
+            traces(found, seen);
+            lent = &found.lent;
+        }
         Err(trouble) => seen.unknown.push(trouble.message),
     }
     bonds(facts, seen);
-    for card in mlxconfig::undriven(answers).unwrap_or_default() {
+    for card in mlxconfig::undriven(answers).unwrap_or_default().iter().filter(|card| !lent.contains(card)) {
         let evidence = format!("{card} has no RDMA device: no driver has taken it");
         seen.wrong(&finding::RDMA_DRIVER_MISSING, evidence, &[("pci", card.as_str())]);
     }
@@ -97,6 +112,9 @@ pub(super) fn see(facts: &Value, answers: &Answers, seen: &mut Seen) {
 const LITTLE_KIB: u64 = 64 * 1024;
 
 fn traces(found: &Found, seen: &mut Seen) {
+    if let Some(accelerators) = found.accelerators {
+        seen.put(Topic::Shape, "accelerators", "", accelerators.to_string());
+    }
     seen.put(Topic::Service, "irqbalance", "", if found.balances { "running" } else { "stopped" });
     if found.balances && found.pinned {
         let evidence = "irqbalance runs, and netplay has placed interrupts (/etc/netplay/reapply.d)";
@@ -112,7 +130,8 @@ fn traces(found: &Found, seen: &mut Seen) {
                 let evidence = format!("/dev/infiniband/{file}, which opens {device}, isn't there");
                 seen.wrong(&finding::UVERBS_MISSING, evidence, &words);
             }
-            (Some(file), Some(mode)) if mode & 0o006 != 0o006 => {
+            // A group that isn't root's is how a site says who may.
+            (Some(file), Some((mode, group))) if mode & 0o006 != 0o006 && (mode & 0o060 != 0o060 || *group == 0) => {
                 let evidence = format!("/dev/infiniband/{file}, which opens {device}, has the mode {mode:04o}");
                 seen.wrong(&finding::UVERBS_PERMISSIONS, evidence, &words);
             }
@@ -174,11 +193,14 @@ mod tests {
 
     #[test]
     fn why_a_device_cannot_be_opened_is_told() {
-        assert_eq!(found("user 1000 ops\nmemlock unlimited\nverbs mlx5_0 uverbs0 666\n"), []);
-        assert_eq!(found("user 0 root\nmemlock 8192\nverbs mlx5_0 uverbs0 666\n"), [], "root needs no limit");
+        assert_eq!(found("user 1000 ops\nmemlock unlimited\nverbs mlx5_0 uverbs0 666 0\n"), []);
+        assert_eq!(found("user 1000 ops\nmemlock unlimited\nverbs mlx5_0 uverbs0 660 118\n"), [], "a group may");
+        assert_eq!(found("user 1000 ops\nmemlock unlimited\nverbs mlx5_0 uverbs0 660 0\n").len(), 1);
+        assert_eq!(found("user 0 root\nmemlock 8192\nverbs mlx5_0 uverbs0 666 0\n"), [], "root needs no limit");
         assert_eq!(found("user 1000 ops\nmemlock 8192\n"), [], "without RDMA nobody locks memory");
-        let all =
-            found("user 1000 ops\nmemlock 8192\nverbs mlx5_0 uverbs0 600\nverbs mlx5_1 uverbs1 \nverbs mlx5_2 none\n");
+        let all = found(
+            "user 1000 ops\nmemlock 8192\nverbs mlx5_0 uverbs0 600 0\nverbs mlx5_1 uverbs1 \nverbs mlx5_2 none\n",
+        );
         let told: Vec<(&str, &str)> = all.iter().map(|(name, evidence)| (*name, &**evidence)).collect();
         assert_eq!(
             told,
