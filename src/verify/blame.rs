@@ -56,9 +56,9 @@ pub fn suspects(tests: &[Tested]) -> BTreeSet<End> {
     all
 }
 
-/// Those that were tested and explain no failure.
+/// Those that were good with somebody and explain no failure.
 pub fn proven(tests: &[Tested], suspects: &BTreeSet<End>) -> BTreeSet<End> {
-    tests.iter().flat_map(|t| [t.from, t.to]).filter(|end| !suspects.contains(end)).collect()
+    tests.iter().filter(|t| t.good).flat_map(|t| [t.from, t.to]).filter(|end| !suspects.contains(end)).collect()
 }
 
 /// With whom each suspect is tried again: one that is proven good, on another host, and faces it. They are taken in turn, so
@@ -72,6 +72,23 @@ pub fn again(suspects: &BTreeSet<End>, proven: &BTreeSet<End>, faces: impl Fn(En
         Some((*suspect, good))
     };
     suspects.iter().filter_map(pair).collect()
+}
+
+/// Who is tried with whom where nobody is proven good: of suspects that can't be tried again (by `again`) each with the next one that
+/// it faces and wasn't tested with. If one of them is good then, it is the one to try others with; if none is, it is what
+/// they share.
+pub fn joined(
+    suspects: &BTreeSet<End>,
+    again: &[(End, End)],
+    tests: &[Tested],
+    faces: impl Fn(End, End) -> bool,
+) -> Vec<(End, End)> {
+    let tried: BTreeSet<End> = again.iter().map(|(suspect, _)| *suspect).collect();
+    let known: BTreeSet<(End, End)> = tests.iter().flat_map(|t| [(t.from, t.to), (t.to, t.from)]).collect();
+    let alone: Vec<End> = suspects.difference(&tried).copied().collect();
+    let next = |(at, end): (usize, &End)| alone[at + 1..].iter().find(|next| next.0 != end.0 && faces(*end, **next));
+    let pairs = alone.iter().enumerate().filter_map(|(at, end)| Some((*end, *next((at, end))?)));
+    pairs.filter(|pair| !known.contains(pair)).collect()
 }
 
 /// Names what is to blame, by the first tests, and by those in which suspects were tried again with others that are good.
@@ -149,9 +166,16 @@ mod tests {
     fn named(hosts: usize, pairs: Pairs, fails: impl Fn(usize, usize) -> bool) -> Vec<Blamed> {
         let test = |from: usize, to: usize| Tested { from: (from, 0), to: (to, 0), good: !fails(from, to) };
         let both = |(a, b): (usize, usize)| [test(a, b), test(b, a)];
-        let tests: Vec<Tested> = pairs.rounds(hosts, 1).into_iter().flatten().flat_map(both).collect();
-        let suspects = suspects(&tests);
-        let again = again(&suspects, &proven(&tests, &suspects), |_, _| true);
+        let mut tests: Vec<Tested> = pairs.rounds(hosts, 1).into_iter().flatten().flat_map(both).collect();
+        let whom = |tests: &[Tested]| {
+            let suspects = suspects(tests);
+            let again = again(&suspects, &proven(tests, &suspects), |_, _| true);
+            let more = joined(&suspects, &again, tests, |_, _| true);
+            (again, more)
+        };
+        let (_, more) = whom(&tests);
+        tests.extend(more.into_iter().flat_map(|(a, b)| both((a.0, b.0))));
+        let (again, _) = whom(&tests);
         let retried: Vec<Tested> = again.into_iter().flat_map(|(s, g)| both((s.0, g.0))).collect();
         name(&tests, &retried)
     }
@@ -201,7 +225,15 @@ mod tests {
     #[test]
     fn what_all_share_is_named_once() {
         let all: Vec<End> = (0..6).map(|i| (i, 0)).collect();
-        assert_eq!(named(6, Pairs::Full, |_, _| true), [Blamed::All(all.clone())]);
+        for pairs in ALL {
+            assert_eq!(named(6, pairs, |_, _| true), [Blamed::All(all.clone())], "{pairs}");
+        }
+        // Half of them are bad, and each was tested with a good one.
+        for hosts in [4, 8] {
+            let found = named(hosts, Pairs::Quick, |a, b| a < hosts / 2 || b < hosts / 2);
+            let wanted: Vec<Blamed> = (0..hosts / 2).map(|host| end(host, true, true)).collect();
+            assert_eq!(found, wanted, "{hosts}");
+        }
         let parts = vec![all[..3].to_vec(), all[3..].to_vec()];
         assert_eq!(named(6, Pairs::Full, |a, b| (a < 3) != (b < 3)), [Blamed::Parts(parts)]);
     }

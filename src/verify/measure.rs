@@ -2,6 +2,8 @@
 
 use super::blame::{Blamed, End, Tested};
 use super::fabric::{Node, facing};
+use super::path_mtu::doubled;
+use super::ports::down;
 use super::{Judged, Verdict};
 use crate::finding::{self, Finding};
 use std::collections::BTreeSet;
@@ -41,6 +43,11 @@ pub enum Fault {
         tool: &'static str,
         /// Debian's package of it.
         package: &'static str,
+    },
+    /// An interface has no RDMA device.
+    NoDevice {
+        /// Whether it is that of the one that sends.
+        sender: bool,
     },
     /// The RDMA device can't be used: the driver, permissions, locked memory.
     Device,
@@ -91,7 +98,7 @@ impl Measured {
             Some(
                 Fault::Slow | Fault::Lossy | Fault::Silent | Fault::Blocked { .. } | Fault::Device | Fault::Timeout,
             ) => false,
-            Some(Fault::Missing { .. } | Fault::Failed { .. }) => return None,
+            Some(Fault::Missing { .. } | Fault::NoDevice { .. } | Fault::Failed { .. }) => return None,
         };
         Some(Tested { from: self.way.from, to: self.way.to, good })
     }
@@ -119,6 +126,43 @@ pub fn ways(nodes: &[Node], (a, b): (usize, usize)) -> Vec<Way> {
         ]
     };
     facing(&nodes[a], &nodes[b]).into_iter().flat_map(both).collect()
+}
+
+/// Leaves out what can't be measured, by its own fault and not by that of who it is tested with: interfaces without a carrier, and
+/// those whose address another host has too. What was told of them before, by `told`, isn't told again. Hosts without any
+/// other interface are left out as well.
+pub fn fit(
+    check: &'static str,
+    nodes: &mut Vec<Node>,
+    seats: &mut Vec<usize>,
+    told: impl Fn(&Finding) -> bool,
+    judged: &mut Judged,
+) {
+    let dark = |(host, node): (usize, &Node)| {
+        let of = |(at, nic)| down(check, node, nic).map(|(verdict, found)| ((host, at), verdict, found));
+        node.nics.iter().enumerate().filter_map(of).collect::<Vec<_>>()
+    };
+    let unfit: Vec<_> = nodes.iter().enumerate().flat_map(dark).chain(doubled(check, nodes)).collect();
+    let mut out = BTreeSet::new();
+    for (end, verdict, found) in unfit {
+        if !out.insert(end) {
+            continue;
+        }
+        if told(&found) {
+            let reason = format!("left out: {}", verdict.reason);
+            judged.verdicts.push(Verdict { reason, ..verdict }.skipped());
+        } else {
+            judged.failed(verdict, found);
+        }
+    }
+    let empty: BTreeSet<usize> = out.iter().map(|end| end.0).collect();
+    for (host, at) in out.into_iter().rev() {
+        nodes[host].nics.remove(at);
+    }
+    for host in empty.into_iter().rev().filter(|host| nodes[*host].nics.is_empty()).collect::<Vec<_>>() {
+        nodes.remove(host);
+        seats.remove(host);
+    }
 }
 
 /// Tells of hosts that nobody could be tested with, of the ways between all that were.
@@ -176,6 +220,12 @@ pub fn judge(
                 let whose = if *sender { from } else { to };
                 let words = [("tool", *tool), ("package", *package)];
                 let found = Finding::new(&finding::TOOL_MISSING, [host(whose).clone()], &*one.reason, &words);
+                judged.failed(verdict, found);
+            }
+            Some(Fault::NoDevice { sender }) => {
+                let whose = if *sender { from } else { to };
+                let words = [("interface", name(whose))];
+                let found = Finding::new(&finding::RDMA_UNUSABLE, [host(whose).clone()], &*one.reason, &words);
                 judged.failed(verdict, found);
             }
             Some(Fault::Failed { sender }) => {
@@ -347,6 +397,32 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_measured_by_its_own_fault_is_left_out() {
+        let nic = |name: &str, address: &str, carrier: bool| Nic {
+            name: name.into(),
+            addresses: vec![format!("{address}/16")],
+            carrier: Some(carrier),
+            ..Nic::default()
+        };
+        let node = |host: &str, nics: Vec<Nic>| Node { host: host.into(), nics, ..Node::default() };
+        let mut nodes = vec![
+            node("n0", vec![nic("eth1", "10.1.0.1", true), nic("eth2", "10.2.0.1", true)]),
+            node("n1", vec![nic("eth1", "10.1.0.2", true), nic("eth2", "10.2.0.2", false)]),
+            node("n2", vec![nic("eth1", "10.1.0.1", true)]),
+        ];
+        let mut seats = vec![5, 6, 7];
+        let mut judged = Judged::default();
+        fit("tcp", &mut nodes, &mut seats, |found| found.name == "link_down", &mut judged);
+        let left: Vec<(&str, &str)> =
+            nodes.iter().flat_map(|n| n.nics.iter().map(|nic| (&*n.host, nic.name.as_str()))).collect();
+        assert_eq!((left, seats), (vec![("n0", "eth2"), ("n1", "eth1")], vec![5, 6]));
+        let found: Vec<(&str, String)> = judged.findings.iter().map(|f| (f.name, f.hosts.join(","))).collect();
+        assert_eq!(found, [("duplicate_address", "n0,n2".to_owned())]);
+        let skipped: Vec<&str> = judged.verdicts.iter().filter(|v| v.ok.is_none()).map(|v| &*v.reason).collect();
+        assert_eq!(skipped, ["left out: eth2 has no carrier"], "it was told before");
+    }
+
+    #[test]
     fn a_rail_that_is_slow_everywhere_is_named_as_that() {
         let slow = |way: &Way| (way.from.1 == 1).then_some(Fault::Slow);
         let all = found(4, Pairs::Full, slow);
@@ -371,5 +447,6 @@ mod tests {
         let missing = |sender| Fault::Missing { sender, tool: "iperf3", package: "iperf3" };
         assert_eq!(of(missing(false)), ["tool_missing n1"]);
         assert_eq!(of(missing(true)), ["tool_missing n0,n2"]);
+        assert_eq!(of(Fault::NoDevice { sender: true }), ["rdma_unusable n0,n2"]);
     }
 }

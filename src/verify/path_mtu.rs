@@ -56,10 +56,9 @@ fn twice(nodes: &[Node]) -> BTreeMap<&str, Vec<End>> {
     all.into_iter().filter(|(_, ends)| ends.len() > 1).map(|((ip, _), ends)| (ip, ends)).collect()
 }
 
-/// What can be told without a packet: interfaces without a carrier, with another host's address, or whose own MTU is too small.
-/// They are tested no further.
-pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judged: &mut Judged) -> BTreeSet<End> {
-    let mut small = BTreeSet::new();
+/// Interfaces with an address that another host has too.
+pub(super) fn doubled(check: &'static str, nodes: &[Node]) -> Vec<(End, Verdict, Finding)> {
+    let mut all = Vec::new();
     for (address, ends) in twice(nodes) {
         let name = &nodes[ends[0].0].nics[ends[0].1].name;
         let hosts: Vec<&str> = ends.iter().map(|end| &*nodes[end.0].host).collect();
@@ -68,9 +67,19 @@ pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judg
             let host = &nodes[end.0].host;
             let words = [("interface", name.as_str()), ("address", address)];
             let found = Finding::new(&finding::DUPLICATE_ADDRESS, [host.clone()], &*evidence, &words);
-            judged.failed(Verdict::of("path_mtu", host, Some(name), &*evidence), found);
-            small.insert(end);
+            all.push((end, Verdict::of(check, host, Some(name), &*evidence), found));
         }
+    }
+    all
+}
+
+/// What can be told without a packet: interfaces without a carrier, with another host's address, or whose own MTU is too small.
+/// They are tested no further.
+pub fn unfit(nodes: &[Node], check: &PathMtu, sizes: &HashMap<String, u32>, judged: &mut Judged) -> BTreeSet<End> {
+    let mut small = BTreeSet::new();
+    for (end, verdict, found) in doubled("path_mtu", nodes) {
+        judged.failed(verdict, found);
+        small.insert(end);
     }
     for (host, node) in nodes.iter().enumerate() {
         for (at, nic) in node.nics.iter().enumerate() {

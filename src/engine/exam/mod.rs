@@ -20,7 +20,7 @@ use crate::shell::Script;
 use crate::transport::FailureKind;
 use crate::verify::counters::{self, Counters};
 use crate::verify::fabric::{Node, bare, parts};
-use crate::verify::measure::About;
+use crate::verify::measure::{self, About};
 use crate::verify::schedule::Round;
 use crate::verify::suite::RdmaTest;
 use crate::verify::{Check, Judged, Pairs, audit, busy, ports};
@@ -184,9 +184,9 @@ impl Room<'_, '_> {
                 return;
             }
             let seats = known.keys().copied().filter(|at| self.lost[*at].is_none());
-            let seats: Vec<usize> = seats.filter(|at| !check.is_heavy() || !busy.contains_key(at)).collect();
+            let mut seats: Vec<usize> = seats.filter(|at| !check.is_heavy() || !busy.contains_key(at)).collect();
             let node = |at: &usize| Node::of_facts(&self.lines.name(*at), &known[at], check.interfaces());
-            let nodes: Vec<Node> = seats.iter().map(node).collect();
+            let mut nodes: Vec<Node> = seats.iter().map(node).collect();
             let mut judged = Judged::default();
             for (node, at) in nodes.iter().zip(&seats) {
                 lacking(check, node, &known[at], &mut judged);
@@ -201,6 +201,10 @@ impl Room<'_, '_> {
                     let reason = format!("left out, as it is busy: {why}");
                     judged.verdicts.push(Verdict::of(check.name(), &self.lines.name(*at), None, reason).skipped());
                 }
+            }
+            if check.is_heavy() {
+                let told = |new: &Finding| self.found.iter().any(|old| old.tells(new));
+                measure::fit(check.name(), &mut nodes, &mut seats, told, &mut judged);
             }
             match check {
                 Check::Audit => self.audit(&seats, &seen, &mut judged),
@@ -261,7 +265,7 @@ impl Room<'_, '_> {
         let apart = audit::judge(&hosts, &self.exam.groups, &found, judged);
         if !apart.is_empty() {
             let message =
-                format!("compared within groups of the inventory, which differ as a whole: {}", apart.join("; "));
+                format!("compared within groups of the inventory, which are other machines: {}", apart.join("; "));
             (self.sink)(Event::Warning(Warning { message }));
         }
     }

@@ -30,10 +30,20 @@ impl Room<'_, '_> {
         // What a test says whose other side was lost is about that.
         let lost: BTreeSet<usize> = (0..nodes.len()).filter(|at| self.lost[seats[*at]].is_some()).collect();
         all.retain(|one: &Measured| !lost.contains(&one.way.from.0) && !lost.contains(&one.way.to.0));
-        let tests: Vec<Tested> = all.iter().filter_map(Measured::tested).collect();
-        let suspects = blame::suspects(&tests);
-        let proven = blame::proven(&tests, &suspects);
-        let again = blame::again(&suspects, &proven, |a, b| faces(nodes, a, b));
+        let faces = |a, b| faces(nodes, a, b);
+        let mut tests: Vec<Tested> = all.iter().filter_map(Measured::tested).collect();
+        let mut suspects = blame::suspects(&tests);
+        let mut again = blame::again(&suspects, &blame::proven(&tests, &suspects), faces);
+        let joined = blame::joined(&suspects, &again, &tests, faces);
+        if !joined.is_empty() {
+            for jobs in apart(&joined) {
+                let more = self.round(seats, jobs.iter().map(|pairs| between(nodes, pairs)), &work);
+                tests.extend(more.iter().filter_map(Measured::tested));
+                all.extend(more);
+            }
+            suspects = blame::suspects(&tests);
+            again = blame::again(&suspects, &blame::proven(&tests, &suspects), faces);
+        }
         let mut second = Vec::new();
         for jobs in apart(&again) {
             second.extend(self.round(seats, jobs.iter().map(|pairs| between(nodes, pairs)), &work));
@@ -191,9 +201,10 @@ pub(super) fn rdma(
     let (from, to) = (seats[way.from.0], seats[way.to.0]);
     let port = |end: End| perftest::port(&nodes[end.0].ports, &nodes[end.0].nics[end.1]);
     let (Some(own), Some(other)) = (port(way.from), port(way.to)) else {
-        let without = if port(way.from).is_none() { way.from } else { way.to };
+        let sender = port(way.from).is_none();
+        let without = if sender { way.from } else { way.to };
         let why = format!("{} has no RDMA device", nodes[without.0].nics[without.1].name);
-        return Ok(Measured::failed(way, Fault::Device, why));
+        return Ok(Measured::failed(way, Fault::NoDevice { sender }, why));
     };
     let limit = perftest::limit(nodes, way);
     let bound = check.seconds + 30;

@@ -21,18 +21,34 @@ impl Room<'_, '_> {
         path_mtu::alone(nodes, check, &plan, &small, judged);
         let jobs: Vec<(usize, &[Trial])> =
             plan.iter().flat_map(|(at, trials)| trials.chunks(MOST).map(|some| (seats[*at], some))).collect();
-        let first: Vec<Found> =
+        let mut first: Vec<Found> =
             self.each(&jobs, |lines, job| all(lines, job, true)).into_iter().flatten().flatten().collect();
-        let tests: Vec<Tested> = first.iter().filter_map(Found::tested).collect();
-        let suspects = blame::suspects(&tests);
-        let again = blame::again(&suspects, &blame::proven(&tests, &suspects), |a, b| faces(nodes, a, b));
+        let faces = |a, b| faces(nodes, a, b);
+        let trials = |pairs: &Vec<(blame::End, blame::End)>| -> Vec<Trial> {
+            let Some(hosts) = pairs.first().map(|(a, b)| (a.0, b.0)) else { return Vec::new() };
+            let meant = |t: &Trial| pairs.contains(&(t.from, t.to)) || pairs.contains(&(t.to, t.from));
+            path_mtu::between(nodes, &sizes, hosts, &small).into_iter().filter(meant).collect()
+        };
+        let mut tests: Vec<Tested> = first.iter().filter_map(Found::tested).collect();
+        let mut suspects = blame::suspects(&tests);
+        let mut again = blame::again(&suspects, &blame::proven(&tests, &suspects), faces);
+        let joined = blame::joined(&suspects, &again, &tests, faces);
+        if !joined.is_empty() {
+            for jobs in apart(&joined) {
+                let jobs: Vec<Vec<Trial>> = jobs.iter().map(trials).collect();
+                let done = self.each(&jobs, |lines, trials| {
+                    let one = |t: &Trial| all(lines, &(seats[t.from.0], std::slice::from_ref(t)), true);
+                    trials.iter().map(one).collect::<Result<Vec<_>, Lost>>()
+                });
+                let more: Vec<Found> = done.into_iter().flatten().flatten().flatten().collect();
+                tests.extend(more.iter().filter_map(Found::tested));
+                first.extend(more);
+            }
+            suspects = blame::suspects(&tests);
+            again = blame::again(&suspects, &blame::proven(&tests, &suspects), faces);
+        }
         let mut second = Vec::new();
         for jobs in apart(&again) {
-            let trials = |pairs: &Vec<(blame::End, blame::End)>| -> Vec<Trial> {
-                let Some(hosts) = pairs.first().map(|(a, b)| (a.0, b.0)) else { return Vec::new() };
-                let meant = |t: &Trial| pairs.contains(&(t.from, t.to)) || pairs.contains(&(t.to, t.from));
-                path_mtu::between(nodes, &sizes, hosts, &small).into_iter().filter(meant).collect()
-            };
             let jobs: Vec<Vec<Trial>> = jobs.iter().map(trials).collect();
             let done = self.each(&jobs, |lines, trials| {
                 trials.iter().map(|trial| counted(lines, seats, trial)).collect::<Result<Vec<_>, Lost>>()
