@@ -112,12 +112,12 @@ pub fn surveyed(answers: &Answers) -> Result<Vec<Result<Surveyed, Trouble>>, Tro
     let card = |address: &String| {
         let (code, said) = found.answers.get(address).cloned().unwrap_or((255, String::new()));
         let table = Table::read(&said, address);
-        // A table in which all is at its default has no rows, and a tool that tells no defaults marks none.
-        if !table.seen || !table.default {
-            return Err(match table.seen {
-                true => Trouble::new(format!("{address}: this tool doesn't tell what differs from the defaults")),
-                false => cards::refusal(found, tool, address, code, &said),
-            });
+        // What isn't in the table is at its default: it has to be whole, and of a tool that tells defaults.
+        if !table.seen || code != 0 {
+            return Err(cards::refusal(found, tool, address, code, &said));
+        }
+        if !table.default {
+            return Err(Trouble::new(format!("{address}: this tool doesn't tell what differs from the defaults")));
         }
         let parameter = |(name, row): (&str, &table::Row)| {
             let default = row.default.as_ref().filter(|d| !d.unknown());
