@@ -5,7 +5,7 @@ use super::boot::Note;
 use super::guard::{Canary, Proof};
 use super::host::{Going, Kept};
 use crate::event::{Event, HostEvent, HostStatus, Problem, Stage, Status};
-use crate::plan::{Boot, Plan, Policy, Rung, STEP_SECONDS};
+use crate::plan::{Boot, Plan, Policy, STEP_SECONDS};
 use crate::playbook::{Become, HostPlay};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::{Answers, Inquiry, Output, Question};
@@ -221,12 +221,13 @@ impl Visit<'_> {
     }
 
     /// Goes on with a visit after a boot by this.
-    pub(super) fn resume(&self, paused: Paused, rung: Rung) -> Visited {
+    pub(super) fn resume(&self, paused: Paused, boot: &Boot) -> Visited {
         let Paused { mut plan, mut kept } = paused;
         kept.generation.clear();
         let mut going = self.set_out(kept);
-        going.kept.changed |= plan.boot_asked();
-        plan.booted(rung);
+        let asked = plan.boot_asked();
+        plan.booted(boot);
+        going.kept.changed |= asked && !plan.boot_asked();
         let result = match going.connect() {
             Ok(()) => going.go_on(plan),
             Err(stop) => going.finish(plan, Err(stop)).map(|()| None),

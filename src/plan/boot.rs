@@ -135,15 +135,16 @@ impl Plan {
 
     /// The host was booted by this: all that was as wanted may not be so any more, and what waited has to be there. A
     /// probe follows.
-    pub fn booted(&mut self, rung: Rung) {
+    pub fn booted(&mut self, boot: &Boot) {
         let pending: Vec<(usize, String, serde_json::Value)> = self
             .waiting_for_boot()
             .flat_map(|(i, changes)| changes.iter().map(move |c| (i, c)))
-            .filter(|(_, c)| Rung::of(c.effect).is_some_and(|needed| needed <= rung))
+            .filter(|(_, c)| Rung::of(c.effect).is_some_and(|needed| needed <= boot.rung))
             .map(|(i, c)| (i, c.field.clone(), c.to.clone()))
             .collect();
         self.booted_for.extend(pending);
-        self.play.boot_for = None;
+        // An earlier run's boot may have been for something else.
+        self.play.boot_for.take_if(|why| boot.reasons.iter().any(|reason| **reason == **why));
         let open = |plan: &Plan, o: &Outcome| {
             matches!(plan.slots[o.position].now, Now::Finished { verified: true, .. }) && !plan.is_handler(o.position)
         };

@@ -75,10 +75,10 @@ impl Group for Census {
 fn read(output: &Output) -> Result<Vec<Unavailable>, Trouble> {
     let text = output.text();
     if output.code != 0 {
-        let said = super::drain::last_lines(&output.complaint());
+        let said = super::drain::saying(&output.complaint());
         return Err(Trouble::new(match output.code {
-            124 | 137 => format!("it didn't answer within 60 s: {said}"),
-            code => format!("exit code {code}: {said}"),
+            124 | 137 => format!("it didn't answer within 60 s{said}"),
+            code => format!("exit code {code}{said}"),
         }));
     }
     if let Some(line) = text.lines().find_map(|line| line.strip_prefix("unread ")) {
@@ -91,8 +91,8 @@ fn read(output: &Output) -> Result<Vec<Unavailable>, Trouble> {
         (Some("0"), Some("0")) => return Err(Trouble::new("it has no node")),
         (Some(_), Some("0")) => {}
         (_, Some(code)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Trouble::new(format!("exit code {code}: {}", super::drain::last_lines(said.trim()))));
+            let said = super::drain::saying(&String::from_utf8_lossy(&output.stderr));
+            return Err(Trouble::new(format!("exit code {code}{said}")));
         }
         _ => return Err(Trouble::new("its answer broke off")),
     }

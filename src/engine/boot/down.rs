@@ -193,10 +193,10 @@ impl Trip {
                 self.ordered = match play.desk.run(visit, &Script::new().user(command), POWER_CYCLE, true) {
                     Err(problem) => format!("what came of its power_cycle command isn't known: {}", problem.message),
                     Ok(output) => {
-                        let said = drain::last_lines(&output.complaint());
+                        let said = drain::saying(&output.complaint());
                         match output.code {
-                            124 | 137 => format!("its power_cycle command didn't end within {POWER_CYCLE} s: {said}"),
-                            code => format!("its power_cycle command ended with {code}: {said}"),
+                            124 | 137 => format!("its power_cycle command didn't end within {POWER_CYCLE} s{said}"),
+                            code => format!("its power_cycle command ended with {code}{said}"),
                         }
                     }
                 };

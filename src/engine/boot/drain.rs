@@ -235,20 +235,26 @@ pub(super) fn last_lines(said: &str) -> String {
     format!("{dots}{}", lines[left_out..].join("\n").chars().take(2000).collect::<String>())
 }
 
+/// The same, behind how a command ended.
+pub(super) fn saying(said: &str) -> String {
+    match last_lines(said.trim()) {
+        said if said.is_empty() => ", and it said nothing".to_owned(),
+        said => format!(": {said}"),
+    }
+}
+
 /// Judges what the drain's script gave.
 pub(super) fn judge(output: &Output, command: bool, limit: Duration) -> Drained {
-    let said = last_lines(&output.complaint());
+    let (said, saying) = (last_lines(&output.complaint()), saying(&output.complaint()));
     match output.code {
         0 => Drained::Yes,
         124 | 137 if command => {
-            let said = if said.is_empty() { said } else { format!(": {said}") };
-            Drained::No(format!("its command didn't end within the {} s of `drain_timeout`{said}", limit.as_secs()))
+            Drained::No(format!("its command didn't end within the {} s of `drain_timeout`{saying}", limit.as_secs()))
         }
-        124 | 137 => Drained::No(format!("the scheduler's command didn't end within {SECONDS} s: {said}")),
+        124 | 137 => Drained::No(format!("the scheduler's command didn't end within {SECONDS} s{saying}")),
         NOT_YET if !command => Drained::NotYet(said),
         OTHERS if !command => Drained::ByOthers(said),
-        code if said.is_empty() => Drained::No(format!("exit code {code}, and it said nothing")),
-        code => Drained::No(format!("exit code {code}: {said}")),
+        code => Drained::No(format!("exit code {code}{saying}")),
     }
 }
 

@@ -51,6 +51,9 @@ impl Trip {
         }
         let (late, hint) = match lack {
             Lack::Shutdown if self.drain.boots() => ("Slurm didn't boot it", PATIENCE),
+            Lack::Shutdown if self.boot.rung == Rung::PowerCycle => {
+                ("its power wasn't off", "its `power_cycle` command has to switch it off and on: try it by hand")
+            }
             Lack::Shutdown => ("it didn't go down", "look what holds it up: `systemctl list-jobs` there"),
             Lack::Boot if self.lack.0 <= Lack::Boot => {
                 ("it didn't come back", "look at its console; when it is back, run this again")
@@ -75,8 +78,7 @@ impl Trip {
     /// What of the play comes after the boot. Another boot may be due then, of what the first one revealed: the host stays
     /// drained for it.
     pub(super) fn go_on(mut self: Box<Self>, visit: &Visit<'_>) -> Box<Trip> {
-        let rung = self.boot.rung;
-        if rung == Rung::PowerCycle
+        if self.boot.rung == Rung::PowerCycle
             && let Err(problem) = self.change(visit, &cards::power_was_cycled())
         {
             self.kept_mut().warnings.push(format!("that its power was cycled could not be noted: {}", problem.message));
@@ -84,7 +86,7 @@ impl Trip {
         let Trip { rest, boot, before, drain, drained, emptied, orphan, began, owner, admitted, made, .. } = *self;
         let (stage, rest, boot) = match rest {
             Rest::Over(event, kept) => (Stage::Release, Rest::Over(event, kept), boot),
-            Rest::Play(paused) => match visit.resume(*paused, rung) {
+            Rest::Play(paused) => match visit.resume(*paused, &boot) {
                 Visited::Boot(paused, next) => (Stage::Note, Rest::Play(paused), next),
                 // What is noted is this boot, which was just proven.
                 Visited::Proof(paused, _) => (Stage::Wait, Rest::Play(paused), boot),
@@ -204,8 +206,7 @@ impl Trip {
                 .push(format!("somebody else keeps it out of service now, and it isn't given back: {said}"));
             return Ok(());
         }
-        let said = drain::last_lines(&output.complaint());
-        let message = format!("giving it back failed: exit code {}: {said}", output.code);
+        let message = format!("giving it back failed: exit code {}{}", output.code, drain::saying(&output.complaint()));
         let hint = Some(format!("the command runs on {}; give it back by hand", play.desk.target.host));
         Err(Problem { kind: "undrain", message, hint })
     }

@@ -1,7 +1,7 @@
 //! Boots in the middle of a play.
 
 use super::fake::{Fake, Host, drive, plan};
-use crate::plan::{Policy, Rung};
+use crate::plan::{Boot, Policy, Rung};
 
 fn boots(rung: Rung) -> Policy {
     Policy { boots: Some(rung), ..Policy::default() }
@@ -99,6 +99,17 @@ fn no_second_boot_for_the_same_reason() {
         let boots = host.log.iter().filter(|l| l.starts_with("Reboot")).count();
         assert_eq!(boots, 1, "{after}: {:?}", host.log);
     }
+}
+
+#[test]
+fn a_boot_for_something_else_is_not_what_was_asked_for() {
+    let mut plan = plan(vec![], vec![], boots(Rung::Reboot));
+    plan.play.boot_for = Some("new kernel".into());
+    let boot = |why: &str| Boot { rung: Rung::Reboot, reasons: vec![why.to_owned()] };
+    plan.booted(&boot("mlxconfig:all (NUM_OF_VFS 4)"));
+    assert!(plan.boot_asked());
+    plan.booted(&boot("new kernel"));
+    assert!(!plan.boot_asked());
 }
 
 #[test]

@@ -360,7 +360,7 @@ pub(super) fn drive_booting(plan: &mut Plan, host: &mut Host, boot_does: &mut dy
                     }
                 }
                 boot_does(host);
-                plan.booted(boot.rung);
+                plan.booted(&boot);
             }
             Next::Segment(segment) => {
                 let ran = host.run(&segment);
