@@ -462,7 +462,8 @@ impl Netplay {
         command.arg(netplay).args(&self.arguments).current_dir(home);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The environment is a new user's, apart from where this lab is.
-        command.env_clear().envs([("PATH", PATH), ("HOME", home.to_str().unwrap())]);
+        let lab = env("NETPLAY_LAB");
+        command.env_clear().envs([("PATH", PATH), ("HOME", home.to_str().unwrap()), ("NETPLAY_LAB", lab)]);
         command.envs(self.variables.iter().map(|(key, value)| (key, value)));
         let mut child = command.spawn().unwrap();
         // A run that doesn't read its input, or ends before, is none of our business.
