@@ -136,7 +136,7 @@ impl Batch<'_> {
             "calm" => self.calm,
             "queue" => self.calm || self.change.is_some(),
             "state" | "standing" => self.state,
-            "arm" | "unarmed" => guarded,
+            "arm" | "unarmed" | "live" | "below" | "way" | "leads" | "addresses" => guarded,
             "nap" => guarded || self.found.is_some(),
             "forsaken" => self.state || self.found.is_some() || self.change.is_some(),
             "takeback" => self.found.is_some() || self.change.is_some(),
@@ -208,8 +208,10 @@ impl Batch<'_> {
         // What was stopped half-way by its deadline isn't left so.
         steps.push_str("over() { : >\"$R/ended\"; exec 3>&-; exec /bin/sh \"$L/armed/back\" timer held; }\n");
         for piece in change.pieces {
+            steps.push_str("r=0\n");
             self.piece(&mut steps, piece);
-            steps.push_str("case ${r-} in 124 | 137) over ;; esac\n");
+            let broken = if guard.handlers.contains(&piece.id) { "0) ;; *" } else { "124 | 137" };
+            let _ = writeln!(steps, "case $r in {broken}) over ;; esac");
         }
         let _ = write!(
             steps,
@@ -222,13 +224,19 @@ impl Batch<'_> {
             let _ = writeln!(back, "one {}", quote(script.as_str()));
         }
         back.push_str("}\n");
+        functions(&mut back, |name| matches!(name, "way" | "leads" | "addresses"));
         back.push_str(include_str!("guard/back.sh"));
         let seconds: u32 = change.pieces.iter().map(|p| p.seconds).sum();
         let unit = include_str!("guard/netplay-back.service").replace("/var/lib/netplay", state);
         let _ = write!(out, "arm {} {seconds} {} {} {}", guard.timeout, quote(&unit), quote(&steps), quote(&back));
         let _ = write!(out, " {}", quote(change.holder));
-        for file in &guard.files {
-            let _ = write!(out, " {}", quote(file));
+        // Nor is a handler owed of what was taken back.
+        let notes = change.pieces.iter().filter_map(|piece| match &piece.work {
+            Work::Owe(owed) => Some(self.owed_file(owed)),
+            _ => None,
+        });
+        for file in guard.files.iter().cloned().chain(notes) {
+            let _ = write!(out, " {}", quote(&file));
         }
         out.push('\n');
     }

@@ -171,6 +171,55 @@ calm() {
   exec 9>&-
 }
 
+# What carries the session, one line each: the boot; the way to the controller (`way`); the link that has the session's address
+# and those below it, the lowest first, with MTU, IFF_NOARP and IFF_UP (`link`); their addresses, the session's own as `own`, the
+# others as `address`; and the routes among which the kernel finds the one to the controller (`route`).
+live() {
+  set -- $SESSION; [ $# = 4 ] && command -v ip >/dev/null || return 0
+  c=${1%%\%*} x=${3%%\%*} z=; c=${c#::ffff:} x=${x#::ffff:}; case $3 in *%*) z=${3#*%} ;; esac
+  v=$(ip -o address show | while read -r n v i a o; do case $a:$z in "$x"/*:"" | "$x":"" | "$x"/*:"$v" | "$x"/*:"${n%:}") echo "$v"; break ;; esac; done)
+  [ -n "$v" ] || return 0
+  echo "boot $(cat /proc/sys/kernel/random/boot_id)"; echo "way $c $x $(way "$c" "$x")"; ( below "$v" )
+  addresses "$v" | while read -r a o; do case $a in "$x" | "$x"/*) echo "own $v $a $o" ;; *) echo "address $v $a $o" ;; esac; done
+  leads "$c" | while read -r o; do echo "route $o"; done
+}
+
+# A link and those below it.
+below() {
+  for x in "/sys/class/net/$1/lower_"*; do [ ! -e "$x" ] || below "${x##*/lower_}"; done
+  read -r x <"/sys/class/net/$1/mtu" && read -r o <"/sys/class/net/$1/flags" && echo "link $1 $x $((o & 128)) $((o & 1))"
+}
+
+# By which gateway and link a packet goes to an address from one of the host's own; nothing where none does.
+#   way TO FROM
+way() { ip route get "$1" from "$2" 2>/dev/null | sed -n '1{s/.* \(via [^ ]*\).* \(dev [^ ]*\).*/\1 \2/p;t
+s/.* \(dev [^ ]*\).*/\1/p}'; }
+
+# The routes that lead to an address, the shortest prefix first, as `ip` takes them: without what it only tells.
+#   leads ADDRESS
+leads() {
+  k=4; case $1 in *:*) k=6 ;; esac
+  ip -$k -o route show match "$1" 2>/dev/null | while read r; do
+    o= s=; for w in $r; do
+      case $s$w in linkdown | dead | pervasive | offload | rt_offload | trap | rt_trap) ;; expires) s=. ;; .*) s= ;; *) o="$o $w" ;; esac
+    done
+    echo "${o# }"
+  done
+}
+
+# The addresses of a link, one a line, as `ip` takes them: of those that a lease brought with the time that is left of it.
+#   addresses LINK
+addresses() {
+  ip -o address show dev "$1" 2>/dev/null | while read n v i a w; do
+    o= s= l=; for w in $w; do
+      case $s in brd | scope | peer) o="$o $s $w" s=; continue ;; *_lft) o="$o $s ${w%sec}" s=; continue ;; esac
+      case $w in brd | scope | peer) s=$w ;; dynamic) l=1 ;; *_lft) [ -z "$l" ] || s=$w ;; noprefixroute) o="$o $w" ;; esac
+    done
+    [ "$i" != inet6 ] || o="$o nodad"
+    echo "$a$o"
+  done
+}
+
 # Stores the way back of what may cut the session off, and has the steps done by a process of its own, which takes that way
 # unless somebody disarms it in time. A host that boots meanwhile takes it before its network is up. What is stored is synced.
 #   arm TIMEOUT SECONDS UNIT GUARD BACK ABOUT FILE...
@@ -181,10 +230,12 @@ arm() {
     i=0
     for f; do
       i=$((i + 1)); p=$(readlink -f -- "$f") && [ -n "$p" ] || p=$f
+      [ -d "${p%/*}" ] || : >"$a.new/$i.alone"
       printf '%s\n' "$p" >"$a.new/$i.path" && { [ ! -e "$p" ] || cp -a -- "$p" "$a.new/$i"; } || exit 1
     done
     printf '%s' "$q" | dd of="$a.new/guard" 2>&1 && printf '%s' "$b" | dd of="$a.new/back" 2>&1 &&
       printf '%s\n' "$h" | dd of="$a.new/about" 2>&1 || exit 1
+    live 2>/dev/null | dd of="$a.new/live" 2>&1 || exit 1
     [ "$(cat "$a.new/guard" "$a.new/back" | wc -c)" -eq $((${#q} + ${#b})) ] || exit 1
     for f in "$a.new/"*; do dd if=/dev/null of="$f" conv=notrunc,fsync 2>&1 || exit 1; done
     if [ -d /run/systemd/system ]; then
@@ -197,12 +248,14 @@ arm() {
     systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null; systemctl reset-failed netplay-guard.service netplay-late.service 2>/dev/null
     # What was confirmed just now may still have its last second in there.
     i=0; while [ "$(systemctl show -p LoadState --value netplay-guard.service 2>/dev/null)" = loaded ] && [ $((i += 1)) -le 30 ]; do nap; done
+    printf '\n%s arming\n' "$N" >&3
     w=$( { systemd-run --quiet --collect --unit=netplay-late --on-active=$((s + t + 10)) /bin/sh "$a/back" late &&
       systemd-run --quiet --collect --unit=netplay-guard --property=KillMode=process --property=TimeoutStopSec=infinity \
         --property=ExecStopPost="/bin/sh -c '[ ! -e $a/back ] || exec /bin/sh $a/back timer'" /bin/sh "$a/guard"; } 2>&1 ) ||
       case $(systemctl is-active netplay-guard.service 2>/dev/null) in inactive | failed) unarmed "$w" ;; esac
   else
     command -v setsid >/dev/null && k=setsid || k=
+    printf '\n%s arming\n' "$N" >&3
     $k /bin/sh "$a/guard" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   fi
   i=0; while [ ! -e "$R/spool" ] && [ $((i += 1)) -le 300 ]; do nap; done
@@ -241,7 +294,9 @@ found() {
     nap
   done
   [ ! -e "$R/spool" ] || cat -- "$R/spool" >&3
-  if [ -e "$a/undone" ] && [ ! -e "$a/failed" ]; then rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=undone; return; fi
+  if [ -e "$a/undone" ] && [ ! -e "$a/failed" ]; then
+    said=$(head -c 4096 "$a/log"); rm -rf -- "$a" "$R/ended" "$R/spool"; disarmed=undone; return
+  fi
   [ "$2" = keep ] && [ -e "$R/ended" ] && mv -- "$a/back" "$a/kept" 2>/dev/null || return 0
   if [ -d /run/systemd/system ]; then
     systemctl stop netplay-guard.service netplay-late.timer 2>/dev/null
@@ -255,7 +310,7 @@ found() {
 # What stands of what was armed: whose it is, and whether it waits, is being undone, was undone, or was kept.
 standing() {
   a=$L/armed
-  if [ -n "${disarmed-}" ]; then printf 'armed\n%s run %s of us\nend of armed\n' "$disarmed" "$RUN"; return; fi
+  if [ -n "${disarmed-}" ]; then printf 'armed\n%s run %s of us\n%s\nend of armed\n' "$disarmed" "$RUN" "${said-}"; return; fi
   [ -f "$a/about" ] || return 0
   echo armed
   s=kept

@@ -11,7 +11,7 @@ use crate::plan::{Owed, Ran, STEP_SECONDS, Segment, Who, Work};
 use crate::resource::{Answers, Inquiry};
 use crate::transport::{Deadline, Failure, FailureKind, Identity, never_began, sudo};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What an execution is for.
@@ -103,6 +103,9 @@ impl Going<'_> {
         if errand.segment.is_some() {
             reader = reader.yields_to(&shared.interrupted);
         }
+        let hastened = Arc::new(OnceLock::new());
+        let deadline = deadline.or_sooner(&hastened);
+        reader = reader.hastens(&hastened);
         let request = sudo::request(&identity, login, &nonce);
         let Some(session) = &mut self.session else {
             return Err(Stop::Broken(problem(&Failure::new(FailureKind::Lost, "there is no session"))));

@@ -522,7 +522,9 @@ fn hide(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-const MACHINE: [&str; 2] = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id"];
+/// What changes with each boot.
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const MACHINE: [&str; 2] = [BOOT_ID, "/etc/machine-id"];
 
 fn machine(answers: &Answers) -> Machine {
     let read = |path: &str| answers.get::<SmallFile>(path).ok()?.value().ok()?.filter(|v| !v.is_empty());

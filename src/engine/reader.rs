@@ -5,8 +5,9 @@ use crate::plan::Ran;
 use crate::resource::{Output, Trouble};
 use crate::transport::{Dialogue, Reply};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// How much of one frame's output is kept; a read of our own that prints more fails.
 pub const MAX_OUTPUT: usize = 1 << 20;
@@ -37,7 +38,12 @@ pub struct Reader {
     /// Whether it still waits and may go away, and the flag that says so.
     yields: Option<Arc<AtomicBool>>,
     go: bool,
+    /// Set when steps that may cut the session off are about to begin: until when the rest has to have come.
+    hastens: Option<Arc<OnceLock<Instant>>>,
 }
+
+/// How long after steps that may cut the session off have begun the rest of the answer may take.
+const HASTE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, PartialEq)]
 enum State {
@@ -97,7 +103,15 @@ impl Reader {
             waited_for: None,
             yields: None,
             go: false,
+            hastens: None,
         }
+    }
+
+    /// The same for steps that may cut the session off: when they begin, this is told until when the rest has to have come.
+    #[must_use]
+    pub fn hastens(mut self, until: &Arc<OnceLock<Instant>>) -> Reader {
+        self.hastens = Some(until.clone());
+        self
     }
 
     /// The same for a change: while it waits for the host's lock, this flag ends it, and it begins only when that isn't
@@ -278,6 +292,11 @@ impl Reader {
             }
             "waiting" => {
                 self.waited_for = Some(who());
+                self.data.clear();
+                return;
+            }
+            "arming" => {
+                self.hastens.as_ref().map(|until| until.set(Instant::now() + HASTE));
                 self.data.clear();
                 return;
             }

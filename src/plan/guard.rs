@@ -1,9 +1,11 @@
 //! What may cut the session off: it goes into segments of its own, which are taken back unless they are confirmed.
 
-use super::{Confirming, Guard, Now, Outcome, Plan, Segment, Status, Who};
+use super::settle::step_trouble;
+use super::{Confirming, Guard, Now, Outcome, Piece, Plan, Ran, Segment, Status, Who};
 use crate::event::Problem;
 use crate::resource::service::says_how_it_is_reached;
 use crate::resource::{Answers, Assessment, Change, Reading, Risk, Step, Trouble, Undo};
+use std::collections::BTreeMap;
 
 /// The files that its steps are known to write.
 fn written(assessment: &Assessment) -> impl Iterator<Item = &String> {
@@ -100,7 +102,8 @@ impl Plan {
         let Confirming::Within { timeout, .. } = self.policy.confirm else {
             return self.segment(who, resources, handlers);
         };
-        let mut guard = Guard { timeout, files: Vec::new(), undo: Vec::new(), raises: Vec::new() };
+        let mut guard =
+            Guard { timeout, files: Vec::new(), undo: Vec::new(), raises: Vec::new(), handlers: Vec::new() };
         for i in resources.iter().rev().copied().chain(handlers.iter().map(|h| n + h)) {
             let Now::Ready(a) = &self.slots[i].now else { continue };
             let more = a.undo.iter().flat_map(|undo| &undo.files);
@@ -113,7 +116,24 @@ impl Plan {
             guard.raises.extend(a.raises.clone());
         }
         guard.files.reverse();
-        Segment { guard: Some(guard), ..self.segment(who, resources, handlers) }
+        let segment = self.segment(who, resources, handlers);
+        let of_handler = |piece: &&Piece| piece.owner.is_some_and(|i| i >= n);
+        guard.handlers = segment.pieces.iter().filter(of_handler).map(|piece| piece.id).collect();
+        Segment { guard: Some(guard), ..segment }
+    }
+
+    /// Why the host took a segment back by itself before its time was over: a handler of it failed, or a step ran over its time.
+    pub fn broken_off(&self, segment: &Segment, ran: &BTreeMap<u32, Ran>) -> Option<String> {
+        let handlers = segment.guard.as_ref().map(|guard| guard.handlers.as_slice()).unwrap_or_default();
+        segment.pieces.iter().find_map(|piece| match ran.get(&piece.id) {
+            Some(Ran::Yes(output))
+                if matches!(output.code, 124 | 137) || (output.code != 0 && handlers.contains(&piece.id)) =>
+            {
+                let who = piece.owner.map_or_else(|| "a step".to_owned(), |i| self.item(i).address.to_string());
+                Some(format!("{who} failed: {}", step_trouble(output, piece.seconds).message))
+            }
+            _ => None,
+        })
     }
 
     /// A segment was taken back, or never begun; why is told of all in it, and what the host is like now, if that is known.

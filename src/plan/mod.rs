@@ -143,6 +143,8 @@ pub struct Guard {
     pub undo: Vec<Undo>,
     /// The interfaces whose MTU is raised, and to what.
     pub raises: Vec<(String, u32)>,
+    /// The numbers of the steps of its handlers: where one fails all is taken back at once, as what was to take effect hasn't.
+    pub handlers: Vec<u32>,
 }
 
 /// One step, and on which others of its segment it hangs.

@@ -33,8 +33,8 @@ use gate::Bastions;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Which transport carries a host's session.
@@ -146,23 +146,31 @@ pub enum Identity {
 pub struct Deadline {
     at: Instant,
     cancel: Arc<AtomicBool>,
+    sooner: Option<Arc<OnceLock<Instant>>>,
 }
 
 impl Deadline {
     /// A deadline this far from now, cut short when the flag is set.
     pub fn after(time: Duration, cancel: &Arc<AtomicBool>) -> Deadline {
-        Deadline { at: Instant::now() + time, cancel: cancel.clone() }
+        Deadline { at: Instant::now() + time, cancel: cancel.clone(), sooner: None }
     }
 
     /// The earlier of this one and one this far from now.
     #[must_use]
     pub fn within(&self, time: Duration) -> Deadline {
-        Deadline { at: self.at.min(Instant::now() + time), cancel: self.cancel.clone() }
+        Deadline { at: self.at.min(Instant::now() + time), ..self.clone() }
+    }
+
+    /// The same, but that it passes when this says so, once it does.
+    #[must_use]
+    pub fn or_sooner(&self, at: &Arc<OnceLock<Instant>>) -> Deadline {
+        Deadline { sooner: Some(at.clone()), ..self.clone() }
     }
 
     /// What is left of it; zero when it has passed or was cancelled.
     pub fn left(&self) -> Duration {
-        if self.cancelled() { Duration::ZERO } else { self.at.saturating_duration_since(Instant::now()) }
+        let at = self.sooner.as_ref().and_then(|sooner| sooner.get()).map_or(self.at, |sooner| self.at.min(*sooner));
+        if self.cancelled() { Duration::ZERO } else { at.saturating_duration_since(Instant::now()) }
     }
 
     /// The failure of what went on until it passed.

@@ -125,6 +125,77 @@ fn a_file_goes_back_before_what_reads_it_is_restarted_again() {
     disarmed(sshd);
 }
 
+/// What the kernel has that says how a host is reached.
+const LIVE: &str = "cat /sys/class/net/eth0/mtu /sys/class/net/eth0/flags; ip -br -4 address show eth0; ip route";
+
+#[test]
+fn what_a_network_service_leaves_of_a_file_that_it_has_no_more_is_put_back() {
+    let hosts = Hosts::take(Kind::Sysd, 3);
+    let path = "/etc/systemd/network/10-eth0.network";
+    // Started again with the former file, networkd keeps each of these: the first two hosts would be lost for good.
+    let cases = [
+        (
+            "[Link]\nMTUBytes=9000\n",
+            "for c in INPUT OUTPUT; do iptables -A $c -m length --length 1501:65535 -j DROP; done",
+            "",
+        ),
+        ("[Route]\nDestination=10.99.0.0/24\nGateway=10.99.200.77\n", ":", ""),
+        (
+            "[Link]\nMTUBytes=4000\nARP=no\n[Address]\nAddress=10.55.0.1/24\n",
+            ":",
+            ", but for this: eth0 has the address 10.55.0.1/24 that it hadn't",
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for (host, (more, before, stays)) in hosts.each().zip(cases) {
+            let hosts = &hosts;
+            scope.spawn(move || {
+                let content = host.sh(&format!("{before}; cat {path}")) + "\n" + more;
+                let was = host.sh(LIVE);
+                let check = if stays.is_empty() { "" } else { ", command: 'false'" };
+                let confirm = format!("{{timeout: 10{check}}}");
+                let rest = restarted(path, &content, "systemd-networkd");
+                let told = Told::by(&play(hosts, &confirm, &rest).with(&["--limit", host.0]), 2);
+                let message = why(&told, &format!("copy:{path}"));
+                assert!(
+                    message.contains(&format!("; the host is as it was before{stays}\"")),
+                    "{more}{}",
+                    told.run.stdout
+                );
+                assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
+                let now = host.sh(LIVE).replace("10.55.0.1/24 ", "");
+                let now: Vec<&str> = now.lines().filter(|l| !l.starts_with("10.55.")).map(str::trim_end).collect();
+                assert_eq!(now, was.lines().map(str::trim_end).collect::<Vec<_>>(), "{more}");
+                disarmed(host);
+            });
+        }
+    });
+}
+
+#[test]
+fn sshd_goes_on_where_its_configuration_is_not_valid() {
+    let hosts = Hosts::take(Kind::Sysd, 1);
+    let host = hosts.first();
+    let folder = "/etc/ssh/sshd_config.d";
+    let before = host.sh(&format!("ls {folder}; systemctl show -p MainPID ssh"));
+    let reload =
+        restarted(&format!("{folder}/own.conf"), "MaxStartups bogus\n", "ssh").replace("restarted", "reloaded");
+    let told = Told::by(&play(&hosts, "{timeout: 20}", &reload), 2);
+    let message = why(&told, &format!("copy:{folder}/own.conf"));
+    assert!(message.contains("service:ssh failed: ") && message.contains("own.conf line 1"), "{message}");
+    // Somebody has broken it by hand, and something else asks for a restart.
+    host.sh(&format!("echo NoSuchOption yes >{folder}/hand.conf"));
+    let told =
+        Told::by(&play(&hosts, "{timeout: 20}", &restarted(&format!("{folder}/own.conf"), "# good\n", "ssh")), 2);
+    assert_eq!(told.count("rolled_back"), 2, "{}", told.run.stdout);
+    let message = why(&told, &format!("copy:{folder}/own.conf"));
+    assert!(message.contains("ssh.service was left as it is") && message.contains("hand.conf"), "{message}");
+    assert!(message.contains("as it was before, but for this: ssh.service runs on as it is"), "{message}");
+    assert_eq!(host.sh(&format!("rm {folder}/hand.conf; ls {folder}; systemctl show -p MainPID ssh")), before);
+    host.sh("[ -z \"$(ls /var/lib/netplay/owed 2>/dev/null)\" ]");
+    disarmed(host);
+}
+
 #[test]
 fn one_change_after_the_other_is_confirmed_and_the_last_file_of_its_folder_comes_back() {
     let hosts = Hosts::take(Kind::Sysd, 1);
@@ -250,6 +321,11 @@ fn a_host_that_boots_meanwhile_takes_it_back_before_its_network_is_up() {
     host.wait_for_boot(boots + 1);
     let told = Told::from(Run::from(child.wait_with_output().unwrap()));
     assert_eq!(told.status(&format!("copy:{path}")), "rolled_back", "{}", told.run.stdout);
+    assert!(
+        why(&told, &format!("copy:{path}")).contains("the host booted before it was confirmed"),
+        "{}",
+        told.run.stdout
+    );
     assert_eq!(host.sh(&format!("cat {path}")), before);
     disarmed(host);
 }

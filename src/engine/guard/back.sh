@@ -41,9 +41,71 @@ files() {
   done
   sync -d -- "$A" 2>/dev/null || sync
 }
+# Folders that came with their files go, when nothing needs them to take something back.
+folders() { for f in "$A/"*.alone; do [ ! -e "$f" ] || { IFS= read -r p <"${f%alone}path"; [ ! -d "${p%/*}" ] || rmdir -- "${p%/*}" 2>/dev/null; }; done; }
+# Whether a line of what is read is this, or begins with it.
+has() { while read -r n; do case $n in "$1" | "$1 "*) return 0 ;; esac; done; return 1; }
+# What carried the session is put back where a service that is started again has left it otherwise: it may keep an MTU, an
+# address, a route that its files don't name any more. What has come since stays, but for a route that leads away from the
+# controller and is no daemon's. True where something differed; `w` is what of the session's way did.
+round() {
+  m= w= c= f= y= moved=
+  while read -r k v o; do
+    case $k in
+      way) c=$v f=${o%% *} y=${o#"$f"} y=${y# } k=4; case $c in *:*) k=6 ;; esac; q=$k ;;
+      link)
+        set -- $o
+        [ -e "/sys/class/net/$v" ] || { w="$w; there is no $v any more"; continue; }
+        read -r n <"/sys/class/net/$v/flags"
+        [ "$3" = 0 ] || [ $((n & 1)) = 1 ] || { w="$w; $v is down"; ip link set dev "$v" up; }
+        if [ $((n & 128)) != "$2" ]; then
+          p=off; [ "$2" != 0 ] || p=on; w="$w; ARP isn't $p on $v"; ip link set dev "$v" arp $p
+        fi
+        read -r n <"/sys/class/net/$v/mtu"
+        [ "$n" = "$1" ] || { w="$w; the MTU of $v is $n and not $1"; ip link set dev "$v" mtu "$1"; } ;;
+      own)
+        addresses "$v" | has "${o%% *}" || if ip -o address show | grep -qF -e " $f/" -e " $f "; then moved=1; else
+          w="$w; $v hasn't got the address ${o%% *}"; ip address add $o dev "$v" || ip address add "${o%% *}" dev "$v"
+        fi ;;
+      route) leads "$c" | has "$v $o" || { m=1; ip -$q route replace $v $o; } ;;
+    esac
+  done <"$A/live"
+  n=$(way "$c" "$f")
+  if [ "$n" != "$y" ] && [ -n "$y" ] && [ -z "$moved" ]; then
+    w="$w; the way to $c is ${n:-gone} and was $y"
+    leads "$c" | while read -r n; do
+      sed -n 's/^route //p' "$A/live" | has "$n" || case " $n " in
+        *' proto static '* | *' proto dhcp '*) ip -$q route del $n ;;
+        *' proto '* | *' src '*) ;;
+        *) ip -$q route del $n ;;
+      esac
+    done
+  fi
+  [ -n "$m$w" ]
+}
+live() {
+  read -r k v <"$A/live" && [ "$k $v" = "boot $(cat /proc/sys/kernel/random/boot_id)" ] || return 0
+  i=0; while round && [ $((i += 1)) -lt 6 ]; do sleep 1; done
+  [ -z "$w" ] || bad "what carried the session isn't as it was: ${w#; }"
+  while read -r k v o; do
+    case $k in
+      own) l=$v; addresses "$v" | has "${o%% *}" || echo "stays: $v hasn't got the address ${o%% *} that it had" ;;
+      address) addresses "$v" | has "${o%% *}" || echo "stays: $v hasn't got the address ${o%% *} that it had" ;;
+      route) leads "$c" | has "$v $o" || echo "stays: there is no route \`$v $o\` as there was" ;;
+    esac
+  done <"$A/live"
+  addresses "$l" | while read -r v o; do
+    case $o in *'scope link'*) continue ;; esac
+    sed -n 's/^[ao][a-z]* //p' "$A/live" | has "$l $v" || echo "stays: $l has the address $v that it hadn't"
+  done
+  leads "$c" | while read -r o; do
+    sed -n 's/^route //p' "$A/live" | has "$o" || echo "stays: there is a route \`$o\` that there wasn't"
+  done
+}
 files
 # What is told to a daemon may write its files anew.
-if [ "$how" != boot ]; then steps; files; fi
+if [ "$how" != boot ]; then steps; files; [ ! -s "$A/live" ] || live; fi
+folders
 if [ -d /run/systemd/system ]; then
   rm -f -- /etc/systemd/system/netplay-back.service /etc/systemd/system/sysinit.target.wants/netplay-back.service
 fi

@@ -3,7 +3,7 @@
 use super::super::rolling;
 use crate::verify::fabric::same_network;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Who goes first in a play.
@@ -154,13 +154,13 @@ impl Ticket<'_> {
         }
     }
 
-    /// It was taken back on this host: no other goes, unless `max_fail_percentage` allows more of them to fail.
-    pub(super) fn rolled_back(self, host: &Arc<str>) {
+    /// It was taken back, or the host was lost, as this says: no other goes, unless `max_fail_percentage` allows more of them to fail.
+    pub(super) fn failed(self, what: &str) {
         let mut state = self.canary.state();
         state.lost += 1;
         let limit = self.canary.max_fail_percentage;
         if limit.is_none() || rolling::over(state.lost, state.batch, limit) {
-            state.stands = Stands::Stopped(format!("it was rolled back on {host}, and is made on no other host"));
+            state.stands = Stands::Stopped(format!("{what}, and is made on no other host"));
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
                 other.join().unwrap().unwrap();
             }
         });
-        canary.enter(&go).unwrap().rolled_back(&"n2".into());
+        canary.enter(&go).unwrap().failed("it was rolled back on n2");
         assert_eq!(canary.enter(&go).err().unwrap(), "it was rolled back on n2, and is made on no other host");
         // Packets are sent to another host of the batch, or to one that has come through.
         let pair = Canary::new(None, true);
@@ -207,10 +207,10 @@ mod tests {
         // Of ten hosts one may be lost: the next one goes first then.
         let canary = Canary::new(Some(10.0), false);
         canary.batch(10);
-        canary.enter(&go).unwrap().rolled_back(&"n1".into());
+        canary.enter(&go).unwrap().failed("it was rolled back on n1");
         let second = canary.enter(&go).unwrap();
         assert!(second.first);
-        second.rolled_back(&"n2".into());
+        second.failed("it was rolled back on n2");
         assert!(canary.enter(&go).is_err());
         // One that ends without a word holds nobody up; an interruption does.
         let canary = Canary::new(None, false);

@@ -10,13 +10,14 @@ pub use canary::Canary;
 
 use super::batch::Verb;
 use super::execution::{Errand, Report, ended, problem};
-use super::host::Going;
+use super::host::{BOOT_ID, Going};
 use super::reader::Ending;
 use super::visit::Stop;
 use crate::event::{Problem, Status};
-use crate::plan::{Guard, Plan, Segment};
+use crate::plan::{Guard, Plan, STEP_SECONDS, Segment};
 use crate::resource::probes::line::CommandLine;
 use crate::resource::probes::links::LinkList;
+use crate::resource::probes::small::SmallFile;
 use crate::resource::{Answers, Inquiry, Question};
 use crate::transport::{Failure, Target};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub struct Proof {
     pub leads_to: Option<Arc<Target>>,
 }
 
+/// What the way back says of what isn't as it was, though the session's way is.
+const STAYS: &str = "stays: ";
 /// The line behind what a host tells of it.
 pub const END: &str = "end of armed";
 
@@ -90,6 +93,12 @@ impl Standing {
         Some(Standing { stage, about: about.to_owned(), bare, forsaken, log })
     }
 
+    /// What isn't as it was though all was taken back, as the way back has told it; nothing else is.
+    fn stays(&self) -> String {
+        let stays: Vec<&str> = self.log.lines().filter_map(|line| line.strip_prefix(STAYS)).collect();
+        if stays.is_empty() { String::new() } else { format!(", but for this: {}", stays.join("; ")) }
+    }
+
     fn run(&self) -> &str {
         self.about.split(' ').nth(1).unwrap_or_default()
     }
@@ -109,7 +118,7 @@ impl Standing {
             ),
             Armed::Running | Armed::Ended => format!("{what}, and it isn't confirmed yet: it will be taken back"),
             Armed::Undoing => format!("{what}, and it is being taken back"),
-            Armed::Undone => format!("{what}; nobody confirmed it, and it was taken back"),
+            Armed::Undone => format!("{what}; nobody confirmed it, and it was taken back{}", self.stays()),
             Armed::Failed => {
                 let Problem { message, hint, .. } = failed(self);
                 [Some(message), hint].into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -129,6 +138,9 @@ const RESTARTED: Duration = Duration::from_secs(5);
 const CHECK: u32 = 30;
 /// How long a host that takes something back is given to be reachable again.
 const BACK: Duration = Duration::from_secs(60);
+
+/// How long beyond that, and its time to be confirmed, one is waited for that hasn't been reached since its steps began.
+const UNSEEN: Duration = Duration::from_secs(20);
 
 /// What came of a segment that was armed.
 enum Verdict {
@@ -193,9 +205,24 @@ impl Going<'_> {
         }
         let steps: u64 = segment.pieces.iter().map(|p| u64::from(p.seconds)).sum();
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
-        let inquiry = Inquiry::new(plan.questions(&segment.who));
+        let inquiry = Inquiry::new(plan.questions(&segment.who).into_iter().chain([SmallFile::ask(BOOT_ID)]));
         let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
-        match self.confirm(segment, &nonce, &inquiry, began + most, (finished, bare, leads_to.as_deref()))? {
+        let verdict =
+            self.confirm(plan, segment, &nonce, &inquiry, began + most, (finished, bare, leads_to.as_deref()));
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(stop) => {
+                let (Stop::Broken(problem) | Stop::Unreachable(problem)) = &stop;
+                let problem = Problem { hint: None, ..problem.clone() };
+                plan.taken_back(segment, Status::Failed, &problem, None);
+                if !self.visit.shared.cut.load(Ordering::Relaxed) {
+                    let what = format!("what became of it on {} isn't known", self.visit.target.host);
+                    ticket.into_iter().for_each(|ticket| ticket.failed(&what));
+                }
+                return Err(stop);
+            }
+        };
+        match verdict {
             Verdict::Kept(report) => {
                 ticket.into_iter().for_each(canary::Ticket::confirmed);
                 plan.settle(segment, &report.steps);
@@ -204,8 +231,8 @@ impl Going<'_> {
             }
             Verdict::Back(why) => {
                 self.visit.canary.inspect(|canary| canary.left(&self.visit.target.host));
-                let host: Arc<str> = self.visit.target.host.as_str().into();
-                ticket.into_iter().for_each(|ticket| ticket.rolled_back(&host));
+                let what = format!("it was rolled back on {}", self.visit.target.host);
+                ticket.into_iter().for_each(|ticket| ticket.failed(&what));
                 let hint =
                     "see what kept the host from being reached, or the check from passing, before you try it again";
                 let problem = Problem { kind: "rolled_back", message: why, hint: Some(hint.to_owned()) };
@@ -221,13 +248,14 @@ impl Going<'_> {
     /// stands behind the process that takes it back.
     fn confirm(
         &mut self,
+        plan: &Plan,
         segment: &Segment,
         nonce: &Arc<str>,
         inquiry: &Inquiry,
         until: Instant,
         (mut finished, bare, leads_to): (Option<Instant>, bool, Option<&Target>),
     ) -> Result<Verdict, Stop> {
-        let nothing = Inquiry::new([]);
+        let nothing = Inquiry::new([SmallFile::ask(BOOT_ID)]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
         let (mut last, mut refused) = (String::new(), None);
         let raises = segment.guard.as_ref().map(|guard| guard.raises.clone()).unwrap_or_default();
@@ -239,7 +267,14 @@ impl Going<'_> {
             |finished: Option<Instant>| finished.unwrap_or_else(Instant::now) + timeout - (timeout / 2).min(TRY);
         let settle = (if segment.restarts() { RESTARTED } else { SETTLED }).min(timeout / 2);
         let seconds = segment.guard.as_ref().map_or(0, |guard| guard.timeout);
-        while Instant::now() < until + BACK {
+        // Who can't be reached isn't waited for as long as its steps may take at the most.
+        let own = segment.pieces.iter().map(|p| u64::from(p.seconds)).filter(|s| *s != u64::from(STEP_SECONDS)).sum();
+        let silent = Instant::now() + Duration::from_secs(own) + UNSEEN;
+        let mut seen = None;
+        let ends = |finished: Option<Instant>| finished.map_or(until, |at| at + timeout);
+        while Instant::now() < until + BACK
+            && Instant::now() < seen.unwrap_or_else(|| ends(finished).min(silent + timeout)) + BACK
+        {
             if self.visit.shared.cut.load(Ordering::Relaxed) {
                 let message = "the run was interrupted before a change that may cut off the session was confirmed";
                 let hint =
@@ -268,6 +303,7 @@ impl Going<'_> {
                     continue;
                 }
             };
+            seen = Some(Instant::now());
             let Some(standing) = report.standing.clone().filter(|s| s.run() == &*self.visit.shared.run) else {
                 return Ok(Verdict::Back(
                     "what became of it isn't known: nothing of it is left on the host".to_owned(),
@@ -282,11 +318,14 @@ impl Going<'_> {
                         // Over the same connection, which is new enough.
                         let report = self.execute(&Errand { inquiry, ..look(Verb::Keep) });
                         if let Ok(report) = report {
-                            match report.standing.as_ref().map(|s| s.stage) {
-                                Some(Armed::Kept) => return Ok(Verdict::Kept(Box::new(report))),
-                                Some(Armed::Undone) => {
+                            match report.standing.as_ref().map(|s| (s.stage, s)) {
+                                Some((Armed::Kept, _)) => return Ok(Verdict::Kept(Box::new(report))),
+                                Some((Armed::Undone, standing)) => {
                                     let why = format!("what was checked took longer than the {seconds} s of `timeout`");
-                                    return Ok(Verdict::Back(format!("{why}; the host is as it was before")));
+                                    return Ok(Verdict::Back(format!(
+                                        "{why}; the host is as it was before{}",
+                                        standing.stays()
+                                    )));
                                 }
                                 _ => {}
                             }
@@ -296,30 +335,26 @@ impl Going<'_> {
                 },
                 Armed::Running | Armed::Ended | Armed::Undoing => {}
                 Armed::Undone | Armed::Failed => {
-                    let why = refused.unwrap_or(if last.is_empty() {
-                        "no new connection came to be in time".to_owned()
-                    } else {
-                        format!("no new connection came to be: {last}")
-                    });
+                    let boot = report
+                        .answers
+                        .as_ref()
+                        .and_then(|answers| answers.get::<SmallFile>(BOOT_ID).ok()?.value().ok()?);
+                    let before = self.kept.machine.as_ref().map(|(boot, _)| boot);
+                    let booted = before.zip(boot).is_some_and(|(before, now)| *before != now);
+                    let why = match refused.or_else(|| plan.broken_off(segment, &report.steps)) {
+                        Some(why) => why,
+                        None if booted => "the host booted before it was confirmed".to_owned(),
+                        None if last.is_empty() => "no new connection came to be in time".to_owned(),
+                        None => format!("no new connection came to be: {last}"),
+                    };
                     if standing.stage == Armed::Failed {
                         return Err(Stop::Broken(failed(&standing)));
                     }
-                    return Ok(Verdict::Back(format!("{why}; the host is as it was before")));
+                    return Ok(Verdict::Back(format!("{why}; the host is as it was before{}", standing.stays())));
                 }
             }
         }
-        let message = match last.as_str() {
-            "" => {
-                "a change that may cut off the session isn't confirmed: it hasn't come to an end on the host".to_owned()
-            }
-            last => {
-                format!("a change that may cut off the session isn't confirmed, and the host can't be reached: {last}")
-            }
-        };
-        let unless = if bare { ", unless the process that does so was killed there, as it has no systemd" } else { "" };
-        let hint =
-            format!("it takes the change back by itself{unless}; `netplay status` tells when it can be reached again");
-        Err(Stop::Unreachable(Problem { kind: "rolled_back", message, hint: Some(hint) }))
+        Err(Stop::Unreachable(lost(&last, ends(finished), Instant::now(), bare)))
     }
 
     /// Whether what the play asks for is true of the host; why not.
@@ -425,9 +460,30 @@ impl Going<'_> {
     }
 }
 
+/// That a host with a change that isn't confirmed isn't waited for any longer: what was said last of it, when the time was over in
+/// which it takes the change back by itself, and whether it has no systemd.
+fn lost(last: &str, end: Instant, now: Instant, bare: bool) -> Problem {
+    let what = match last {
+        "" => "it hasn't come to an end on the host".to_owned(),
+        last => format!("the host can't be reached: {last}"),
+    };
+    let back = if now >= end {
+        format!("the time in which it takes the change back by itself was over {} s ago", (now - end).as_secs())
+    } else {
+        let unless = if bare { ", unless the process that does so was killed there, as it has no systemd" } else { "" };
+        format!("it takes the change back by itself within {} s from now{unless}", (end - now).as_secs() + 1)
+    };
+    let message = format!("a change that may cut off the session isn't confirmed, and {what}; {back}");
+    let hint = "`netplay status` tells what became of it when the host can be reached; otherwise at its console: as long as \
+                /var/lib/netplay/armed/back is there, `sh /var/lib/netplay/armed/back late` takes the change back at once; \
+                /var/lib/netplay/armed/log tells what was done, and what of it failed"
+        .to_owned();
+    Problem { kind: "rolled_back", message, hint: Some(hint) }
+}
+
 /// That a way back wasn't taken to its end.
 pub(super) fn failed(standing: &Standing) -> Problem {
-    let said = standing.log.lines().last().unwrap_or_default();
+    let said = standing.log.lines().rfind(|line| !line.starts_with(STAYS)).unwrap_or_default();
     Problem {
         kind: "rolled_back",
         message: format!("run {} was to be taken back here, and not all of it could be: {said}", standing.run()),

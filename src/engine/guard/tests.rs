@@ -39,6 +39,7 @@ fn way(host: &Host, timeout: u32, steps: &[&str]) -> Guard {
         files: vec![host.path("old"), host.path("new")],
         undo: vec![Undo { steps, ..Undo::default() }],
         raises: vec![],
+        handlers: vec![],
     }
 }
 
@@ -264,4 +265,146 @@ fn what_saw_to_one_change_lets_the_next_one_be() {
         assert_eq!(stage(&feed(&shell, &found(&host, Verb::Keep))), "kept", "{shell:?}");
         assert_eq!(text(&host, "old"), "after\n", "{shell:?}");
     }
+}
+
+/// A host whose session goes over `port0`, a port of `br0`, as the faults of this list leave it and the way back mends it: what
+/// its links, addresses and routes are then, and the log of the way back. Runs in a network of its own.
+fn in_a_network(shell: &[&str], session: &str, fault: &str) -> (String, String, String) {
+    let host = Host::new();
+    let look = "cat /sys/class/net/br0/mtu /sys/class/net/port0/mtu /sys/class/net/br0/flags; ip -o address show dev br0 | sed 's/valid_lft.*//; s/ nodad//; s/ flags 02//'; \
+                ( ip -4 route; ip -6 route | grep -v '^fe80' ) | sed 's,linkdown *,,'";
+    let setup = format!(
+        "mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+         case '{shell}' in /bin/busybox*) mount --bind /bin/busybox $(readlink -f $(command -v ip)) ;; esac
+         ip link add br0 type bridge; ip link add port0 type veth peer name port1; ip link set port0 master br0
+         for l in port0 port1 br0; do ip link set $l up; done
+         ip address add 10.0.0.2/16 brd 10.0.255.255 dev br0; ip address add fd00::2/64 dev br0; ip address add 10.1.0.2/24 dev br0
+         ip route add default via 10.0.0.254; ip -6 route add default via fd00::fe
+         {{ {look}; }} >{before}
+         ( until [ -e {armed}/undone ]; do sleep 0.1 2>/dev/null || sleep 1; done; {{ {look}; }} >{after}.new; mv {after}.new {after} ) >/dev/null 2>&1 &
+         exec {shell} -s '{session}'",
+        shell = shell.join(" "),
+        before = host.path("before"),
+        after = host.path("after"),
+        armed = host.path("lib/armed"),
+    );
+    let user = r#"r=; [ "$(id -u)" = 0 ] || r=-r; exec /usr/bin/unshare $r -n -m /bin/sh -c "$0""#;
+    let shell = ["/bin/sh", "-c", user, &setup];
+    let pieces = [piece(1, &[], &[], run(fault))];
+    feed(&shell, &arm(&host, &pieces, &way(&host, 1, &[]), 0));
+    eventually("it is taken back", || Path::new(&host.path("after")).exists());
+    (text(&host, "before"), text(&host, "after"), text(&host, "lib/armed/log"))
+}
+
+#[test]
+fn what_carried_the_session_is_put_back_and_what_else_stays_is_told() {
+    let (v4, v6) = ("10.0.0.1 5 10.0.0.2 22", "fd00::1 5 fd00::2 22");
+    // All that a network service leaves live of a file that it has no more.
+    let mended = [
+        (v4, "ip link set port0 mtu 4000; ip link set br0 arp off; ip link set br0 mtu 1400"),
+        (v4, "ip route replace default via 10.0.0.77; ip address del 10.0.0.2/16 dev br0"),
+        (v4, "ip route add 10.0.0.0/24 via 10.0.77.77"),
+        (
+            v4,
+            "ip route add 10.0.0.0/24 via 10.0.77.77; ip route del default; ip link set port0 down; ip link set br0 down",
+        ),
+        (v6, "ip -6 route add fd00::/96 via fd00::77; ip -6 route del default; ip link set br0 mtu 1400"),
+        (v6, "ip address del fd00::2/64 dev br0"),
+    ];
+    for shell in shells() {
+        std::thread::scope(|scope| {
+            for (session, fault) in mended {
+                let shell = &shell;
+                scope.spawn(move || {
+                    let (before, after, log) = in_a_network(shell, session, fault);
+                    assert!(before.contains("10.0.0.2/16") && before.contains("default via fd00::fe"), "{before}");
+                    let lost = |line: &&str| !after.contains(*line);
+                    let other = |line: &&str| !line.contains(if session == v4 { ':' } else { '.' });
+                    let missing: Vec<&str> = before.lines().filter(other).filter(lost).collect();
+                    assert!(missing.is_empty(), "{shell:?} {fault}\n{missing:?}\n{after}\n{log}");
+                    let more: Vec<&str> = after.lines().filter(other).filter(|line| !before.contains(line)).collect();
+                    assert!(more.is_empty(), "{shell:?} {fault}\n{more:?}\n{log}");
+                });
+            }
+        });
+        // What is none of the session's is left alone and told.
+        let fault = "ip address add 10.55.0.1/24 dev br0; ip address add 10.77.0.1/32 dev br0; ip address del 10.1.0.2/24 dev br0
+                     ip route add 10.66.0.0/24 via 10.0.0.9";
+        let (_, after, log) = in_a_network(&shell, v4, fault);
+        let stays: Vec<&str> = log.lines().filter(|line| line.starts_with("stays: ")).collect();
+        assert_eq!(
+            stays,
+            [
+                "stays: br0 hasn't got the address 10.1.0.2/24 that it had",
+                "stays: br0 has the address 10.55.0.1/24 that it hadn't",
+                "stays: br0 has the address 10.77.0.1/32 that it hadn't"
+            ],
+            "{shell:?}\n{after}\n{log}"
+        );
+        assert!(after.contains("10.66.0.0/24 via 10.0.0.9"), "{after}");
+        // An address that has moved isn't given to two.
+        let fault =
+            "ip address del 10.0.0.2/16 dev br0; ip link add other type veth peer name end; ip link set other up
+                     ip address add 10.0.0.2/16 dev other";
+        let (_, after, log) = in_a_network(&shell, v4, fault);
+        assert!(log.contains("stays: br0 hasn't got the address 10.0.0.2/16 that it had"), "{shell:?}\n{after}\n{log}");
+        assert!(!after.contains("10.0.0.2/16"), "{after}");
+    }
+}
+
+#[test]
+fn where_a_handler_fails_all_is_taken_back_and_nothing_is_owed() {
+    for shell in apart() {
+        for handlers in [vec![], vec![5]] {
+            let host = Host::new();
+            let owed = crate::plan::Owed { address: "service:x".into(), title: "x".into(), run: "r7".into() };
+            let mut all = pieces(&host);
+            all.insert(0, piece(7, &[], &[], run(&format!("mkdir {}", host.path("x.d")))));
+            all.push(piece(6, &[7], &[], Step::Put(put(host.path("x.d/new"), b"after\n"))));
+            all.push(Piece::of_test(4, &[], &[], crate::plan::Work::Owe(owed), 5));
+            all.push(piece(5, &[4], &[], run("echo its own words; exit 3")));
+            let mut guard = Guard { handlers, ..way(&host, 60, &["true"]) };
+            guard.files.push(host.path("x.d/new"));
+            feed(&shell, &arm(&host, &all, &guard, 0));
+            let reader = feed(&shell, &found(&host, Verb::Look));
+            assert!(codes(&reader).contains(&(5, "3".to_owned())), "{:?}", codes(&reader));
+            if guard.handlers.is_empty() {
+                assert_eq!(stage(&reader), "ended", "{shell:?}: another step that fails is told like any other");
+                assert_eq!(text(&host, "lib/owed/service%3ax"), "service:x\nx\nr7\n");
+                continue;
+            }
+            assert_eq!(stage(&reader), "undone", "{shell:?}");
+            assert_eq!(text(&host, "old"), "before\n", "{shell:?}");
+            for gone in ["new", "x.d", "lib/owed"] {
+                assert!(!Path::new(&host.path(gone)).exists(), "{shell:?} {gone}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_host_that_is_lost_is_said_what_is_true_then() {
+    let end = Instant::now();
+    let at = |seconds: i64| {
+        let by = Duration::from_secs(seconds.unsigned_abs());
+        if seconds < 0 { end - by } else { end + by }
+    };
+    let said = |last: &str, now: i64, bare: bool| super::lost(last, end, at(now), bare).message;
+    let begin = "a change that may cut off the session isn't confirmed, and";
+    assert_eq!(
+        said("no answer within 10 s", 60, true),
+        format!(
+            "{begin} the host can't be reached: no answer within 10 s; the time in which it takes the change back by itself was over 60 s ago"
+        )
+    );
+    assert_eq!(
+        said("", -9, false),
+        format!(
+            "{begin} it hasn't come to an end on the host; it takes the change back by itself within 10 s from now"
+        )
+    );
+    assert!(
+        said("", -9, true)
+            .ends_with(" from now, unless the process that does so was killed there, as it has no systemd")
+    );
 }

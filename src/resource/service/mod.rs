@@ -111,6 +111,14 @@ impl Service {
         self.unit.strip_suffix(".service").unwrap_or(&self.unit)
     }
 
+    /// A script that goes on only if nobody is locked out by a configuration of sshd that isn't valid.
+    fn sound(&self, script: Script, id: &str, back: &str) -> Script {
+        if !risk::lets_in(id) {
+            return script;
+        }
+        script.set("unit", id).set("back", back).line(include_str!("sound.sh"))
+    }
+
     /// A step of systemctl.
     fn systemctl(&self, verb: &[&str], units: &[&str]) -> Step {
         let words = ["systemctl", if self.image { "--root=/" } else { "--no-ask-password" }];
@@ -320,11 +328,15 @@ impl Resource for Service {
         };
         if let Some(verb) = verb {
             let script = Script::new().set("verb", verb).set("unit", id).set("type", unit.get("Type"));
+            let script = if self.action() { self.sound(script, id, "") } else { script };
             let fresh = if self.action() { "1" } else { "" };
             steps.push(Step::Run(script.set("fresh", fresh).line(include_str!("start.sh"))));
         }
         let sockets: Vec<&str> = self.sockets(now).collect();
         if self.state == Some(Wanted::Stopped) && (self.moves(now) || !sockets.is_empty()) {
+            if risk::lets_in(id) {
+                steps.push(Step::Run(self.sound(Script::new(), id, "")));
+            }
             let units: Vec<&str> = sockets.into_iter().chain([id]).collect();
             steps.push(self.systemctl(&["stop"], &units));
             if unit.get("ActiveState") == "failed" {
@@ -407,6 +419,7 @@ impl Resource for Service {
     fn undo(&self, now: &State) -> Option<Undo> {
         let id = now.unit.id.as_str();
         let script = |verb: &str| Script::new().command(["systemctl", verb, "--", id]);
+        let again = |verb: &str| self.sound(Script::new(), id, "1").command(["systemctl", verb, "--", id]);
         let mut undo = Undo { steps: vec![Script::new().command(["systemctl", "daemon-reload"])], ..Undo::default() };
         if self.masked == Some(true) && self.mask_changes(now) {
             undo.steps.push(script("unmask"));
@@ -415,8 +428,8 @@ impl Resource for Service {
             undo.steps.push(script(if enabled { "disable" } else { "enable" }));
         }
         match self.state {
-            Some(Wanted::Restarted) => undo.steps.push(script("restart")),
-            Some(Wanted::Reloaded) => undo.steps.push(script("reload-or-restart")),
+            Some(Wanted::Restarted) => undo.steps.push(again("restart")),
+            Some(Wanted::Reloaded) => undo.steps.push(again("reload-or-restart")),
             Some(Wanted::Stopped) => {
                 undo.steps.extend(
                     self.sockets(now).chain([id]).map(|unit| Script::new().command(["systemctl", "start", "--", unit])),

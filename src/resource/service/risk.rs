@@ -21,6 +21,16 @@ pub(crate) fn says_how_it_is_reached(path: &str) -> bool {
     FILES.contains(&path) || FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
+fn stem(id: &str) -> &str {
+    let name = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
+    name.split('@').next().unwrap_or(name)
+}
+
+/// Whether it is a unit of sshd's.
+pub(super) fn lets_in(id: &str) -> bool {
+    matches!(stem(id), "ssh" | "sshd")
+}
+
 /// What a restart, reload or stop of a unit may do to the session, in words that follow its name.
 pub(super) fn of(id: &str) -> Option<&'static str> {
     const LINKS: &[&str] = &[
@@ -46,13 +56,12 @@ pub(super) fn of(id: &str) -> Option<&'static str> {
         "wpa_supplicant",
     ];
     const RULES: &[&str] = &["firewalld", "ip6tables", "iptables", "netfilter-persistent", "nftables", "ufw"];
-    let name = id.rsplit_once('.').map_or(id, |(stem, _)| stem);
-    let name = name.split('@').next().unwrap_or(name);
+    let name = stem(id);
     if LINKS.contains(&name) {
         Some("takes interfaces down or sets them anew")
     } else if RULES.contains(&name) {
         Some("drops or replaces the rules that let the session in")
-    } else if matches!(name, "ssh" | "sshd") {
+    } else if lets_in(id) {
         Some("lets nobody in if it doesn't come back")
     } else {
         None
