@@ -339,7 +339,7 @@ pub(super) fn stage(
                         handlers: handlers.clone(),
                     };
                     let (play, site) = (Mutex::new(play), Box::new(site));
-                    hosts.push(run::Host { target: found, play, site, way, leads_to: None });
+                    hosts.push(run::Host { target: found, play, site, way, leads_to: Arc::new([]) });
                 }
             }
         }
@@ -355,7 +355,7 @@ pub(super) fn stage(
             confirm: cast.play.confirm.as_ref().map_or_else(Proof::default, |confirm| Proof {
                 command: confirm.command.clone(),
                 path_mtu: confirm.path_mtu,
-                leads_to: None,
+                leads_to: Arc::new([]),
             }),
             exam: (!cast.settings.checks.is_empty() && !cast.play.image).then(|| Exam {
                 checks: cast.settings.checks.clone(),
@@ -429,11 +429,11 @@ impl Hops {
         hops
     }
 
-    /// The place of the first other host that is reached through this one.
-    fn user_of(&self, target: &Target) -> Option<usize> {
+    /// The places of the other hosts that are reached through this one.
+    fn users_of(&self, target: &Target) -> BTreeSet<usize> {
         let users = [self.by_name.get(&target.host), self.by_place.get(&(target.address.clone(), target.port))];
-        let others = users.into_iter().flatten().filter_map(|all| all.iter().find(|(_, host)| *host != target.host));
-        others.map(|(at, _)| *at).min()
+        let others = users.into_iter().flatten().flatten().filter(|(_, host)| *host != target.host);
+        others.map(|(at, _)| *at).collect()
     }
 }
 
@@ -442,20 +442,17 @@ impl Hops {
 fn refuse(plays: &mut [run::Play]) {
     let targets = || plays.iter().flat_map(|p| &p.hosts).map(|h| &h.target);
     let hops = Hops::of(targets());
-    let users: Vec<Option<usize>> = targets().map(|target| hops.user_of(target)).collect();
-    let used: HashSet<usize> = users.iter().flatten().copied().collect();
-    let used: HashMap<usize, Arc<Target>> = targets()
-        .enumerate()
-        .filter(|(at, _)| used.contains(at))
-        .map(|(at, target)| (at, Arc::new(target.clone())))
-        .collect();
+    let all: Vec<&Target> = targets().collect();
+    // A few of many are enough.
+    let of = |target: &&Target| hops.users_of(target).into_iter().take(8).map(|at| all[at].clone()).collect();
+    let users: Vec<Arc<[Target]>> = all.iter().map(of).collect();
     let mut users = users.into_iter();
     for play in plays {
         let desk = play.reboot.as_ref().map(|r| r.desk.target.host.clone());
         for host in &mut play.hosts {
             let of = &host.target;
-            host.leads_to = users.next().flatten().and_then(|at| used.get(&at).cloned());
-            host.way.refused = match &host.leads_to {
+            host.leads_to = users.next().unwrap_or_else(|| Arc::new([]));
+            host.way.refused = match host.leads_to.first() {
                 _ if of.carrier == Carrier::Local => {
                     Some("it is the machine that netplay runs on, and wouldn't see the run to its end".to_owned())
                 }
@@ -570,9 +567,13 @@ mod tests {
             behind("n3", vec![at("n1", "n1"), at("n3", "n3")]),
         ];
         let hops = Hops::of(all.iter());
-        assert_eq!(hops.user_of(&gate), Some(1), "by its address, as what comes first");
-        assert_eq!(hops.user_of(&Target { port: 2222, ..gate }), Some(2), "by its name at another port");
-        assert_eq!(hops.user_of(&all[1]), Some(3));
-        assert_eq!((hops.user_of(&all[2]), hops.user_of(&all[3])), (None, None), "nobody is in its own way");
+        assert_eq!(hops.users_of(&gate).first(), Some(&1), "by its address, as what comes first");
+        assert_eq!(hops.users_of(&Target { port: 2222, ..gate }).first(), Some(&2), "by its name at another port");
+        assert_eq!(hops.users_of(&all[1]).first(), Some(&3));
+        assert_eq!(
+            (hops.users_of(&all[2]).first(), hops.users_of(&all[3]).first()),
+            (None, None),
+            "nobody is in its own way"
+        );
     }
 }

@@ -147,7 +147,7 @@ impl Ledger {
                 (Job::Census, _) => send(Told::Census(census(&visit, play))),
             }
         };
-        canary.batch(batch.len());
+        canary.batch(batch.len(), options.forks);
         let mut round = Round {
             ledger: self,
             play,

@@ -49,8 +49,8 @@ pub struct Host {
     pub site: Box<dyn Site + Send>,
     /// What is to be known for its boot.
     pub way: Way,
-    /// Another host of the run that is reached through it.
-    pub leads_to: Option<Arc<Target>>,
+    /// The other hosts of the run that are reached through it.
+    pub leads_to: Arc<[Target]>,
 }
 
 /// How a run goes.
@@ -184,6 +184,13 @@ impl Ledger {
             self.pass_over(play, name(host), "it failed in an earlier play", sink);
         }
         let canary = Canary::new(play.max_fail_percentage, play.confirm.path_mtu);
+        if play.confirm.path_mtu && options.forks < 2 {
+            let message = format!(
+                "{}: `path_mtu` needs two hosts at once, and --forks is 1: an MTU that has to be raised fails",
+                play.name
+            );
+            sink(Event::Warning(Warning { message }));
+        }
         // A host that an earlier play has lost has its place in this one as well.
         for (host, away) in &mut self.away {
             if let Some(domain) = play.reboot.as_ref().and_then(|r| r.domains.get(host)) {

@@ -187,7 +187,7 @@ impl World {
             keepalive: (0, 0),
             arguments: Vec::new(),
         };
-        Host { target, play: Mutex::new(play), site: Box::new(Here), way: Way::default(), leads_to: None }
+        Host { target, play: Mutex::new(play), site: Box::new(Here), way: Way::default(), leads_to: Arc::new([]) }
     }
 
     pub(super) fn play(&self, hosts: Vec<Host>) -> Play {

@@ -24,6 +24,8 @@ struct State {
     /// How many of the batch were rolled back, and of how many.
     lost: usize,
     batch: usize,
+    /// How many hosts are visited at once.
+    at_once: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub(super) struct Ticket<'c> {
 
 impl Canary {
     pub(in crate::engine) fn new(max_fail_percentage: Option<f64>, pair: bool) -> Canary {
-        let state = State { stands: Stands::Open, out: 0, raised: Vec::new(), lost: 0, batch: 0 };
+        let state = State { stands: Stands::Open, out: 0, raised: Vec::new(), lost: 0, batch: 0, at_once: 0 };
         Canary { max_fail_percentage, pair, state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -59,16 +61,16 @@ impl Canary {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A batch of so many hosts begins. What was proven before holds for it too.
-    pub(in crate::engine) fn batch(&self, hosts: usize) {
+    /// A batch of so many hosts begins, of which so many are visited at once. What was proven before holds for it too.
+    pub(in crate::engine) fn batch(&self, hosts: usize, at_once: usize) {
         let mut state = self.state();
-        (state.lost, state.batch) = (0, hosts);
+        (state.lost, state.batch, state.at_once) = (0, hosts, at_once);
     }
 
-    /// Whether there will be no other host to send packets to: it is the only one of its batch, and none has come through.
+    /// Whether there will be no other host to send packets to: it goes alone, and none has come through.
     pub(super) fn alone(&self, host: &str) -> bool {
         let state = self.state();
-        self.pair && state.batch < 2 && state.raised.iter().all(|(other, _)| other == host)
+        self.pair && state.batch.min(state.at_once) < 2 && state.raised.iter().all(|(other, _)| other == host)
     }
 
     /// Waits until this host may go.
@@ -185,7 +187,7 @@ mod tests {
     fn the_others_go_when_the_first_was_confirmed_and_not_when_it_was_taken_back() {
         let go = AtomicBool::new(false);
         let canary = Canary::new(None, false);
-        canary.batch(3);
+        canary.batch(3, 8);
         let first = canary.enter(&go).unwrap();
         std::thread::scope(|scope| {
             let others: Vec<_> = (0..2).map(|_| scope.spawn(|| canary.enter(&go).map(Ticket::confirmed))).collect();
@@ -200,13 +202,16 @@ mod tests {
         assert_eq!(canary.enter(&go).err().unwrap(), "it was rolled back on n2, and is made on no other host");
         // Packets are sent to another host of the batch, or to one that has come through.
         let pair = Canary::new(None, true);
-        pair.batch(1);
+        for (hosts, at_once) in [(2, 1), (1, 8)] {
+            pair.batch(hosts, at_once);
+            assert!(pair.alone("n1"));
+        }
         assert!(pair.alone("n1") && !canary.alone("n1"));
         pair.state().raised.push(("n0".to_owned(), Vec::new()));
         assert!(!pair.alone("n1"));
         // Of ten hosts one may be lost: the next one goes first then.
         let canary = Canary::new(Some(10.0), false);
-        canary.batch(10);
+        canary.batch(10, 8);
         canary.enter(&go).unwrap().failed("it was rolled back on n1");
         let second = canary.enter(&go).unwrap();
         assert!(second.first);

@@ -46,8 +46,8 @@ pub struct Proof {
     pub command: Option<Arc<str>>,
     /// Packets of full size pass between it and another host where an MTU was raised.
     pub path_mtu: bool,
-    /// A host that is reached through it still can be, if it could before.
-    pub leads_to: Option<Arc<Target>>,
+    /// One of the hosts that are reached through it still can be, if one could before.
+    pub leads_to: Arc<[Target]>,
 }
 
 /// What the way back says of what isn't as it was, though the session's way is.
@@ -163,8 +163,9 @@ impl Going<'_> {
         }
         if !guard.raises.is_empty() && self.visit.canary.is_some_and(|canary| canary.alone(&self.visit.target.host)) {
             let message =
-                "`path_mtu` needs two at once that raise their MTU, and this host is the only one of its batch";
-            let hint = "let --limit and the first size of `serial` be two hosts at least, or leave `path_mtu` out";
+                "`path_mtu` needs two at once that raise their MTU, and no other host goes along with this one";
+            let hint =
+                "let --forks, --limit and the first size of `serial` be two hosts at least, or leave `path_mtu` out";
             let problem = Problem { kind: "risk", message: message.to_owned(), hint: Some(hint.to_owned()) };
             plan.taken_back(segment, Status::Failed, &problem, None);
             return Ok(true);
@@ -181,7 +182,14 @@ impl Going<'_> {
         };
         let nonce = super::execution::nonce().map_err(Stop::Broken)?;
         let nothing = Inquiry::new([]);
-        let leads_to = self.visit.confirm.leads_to.clone().filter(|target| self.leads(target).is_ok());
+        // The first that can be reached now is the first to be tried then; any of them will do, as one may go down by itself.
+        let patience = Instant::now() + 3 * TRY;
+        let mut leads_to: Vec<&Target> = self.visit.confirm.leads_to.iter().collect();
+        let known = leads_to.iter().position(|target| Instant::now() < patience && self.leads(target, TRY).is_ok());
+        match known {
+            Some(at) => leads_to.rotate_left(at),
+            None => leads_to.clear(),
+        }
         let began = Instant::now();
         let errand = Errand { nonce: Some(&nonce), ..Errand::of(&segment.who, &nothing) };
         let report = self.execute(&Errand { segment: Some(segment), ..errand })?;
@@ -207,8 +215,7 @@ impl Going<'_> {
         let most = Duration::from_secs(steps + u64::from(guard.timeout));
         let inquiry = Inquiry::new(plan.questions(&segment.who).into_iter().chain([SmallFile::ask(BOOT_ID)]));
         let finished = report.standing.as_ref().filter(|s| s.stage == Armed::Ended).map(|_| Instant::now());
-        let verdict =
-            self.confirm(plan, segment, &nonce, &inquiry, began + most, (finished, bare, leads_to.as_deref()));
+        let verdict = self.confirm(plan, segment, &nonce, &inquiry, began + most, (finished, bare, &leads_to));
         let verdict = match verdict {
             Ok(verdict) => verdict,
             Err(stop) => {
@@ -253,14 +260,14 @@ impl Going<'_> {
         nonce: &Arc<str>,
         inquiry: &Inquiry,
         until: Instant,
-        (mut finished, bare, leads_to): (Option<Instant>, bool, Option<&Target>),
+        (mut finished, bare, leads_to): (Option<Instant>, bool, &[&Target]),
     ) -> Result<Verdict, Stop> {
         let nothing = Inquiry::new([SmallFile::ask(BOOT_ID)]);
         let look = |verb| Errand { nonce: Some(nonce), found: Some((5, verb)), ..Errand::of(&segment.who, &nothing) };
         let (mut last, mut refused) = (String::new(), None);
         let raises = segment.guard.as_ref().map(|guard| guard.raises.clone()).unwrap_or_default();
         let checks = self.visit.confirm.command.is_some() || (self.visit.confirm.path_mtu && !raises.is_empty());
-        let checks = checks || leads_to.is_some();
+        let checks = checks || !leads_to.is_empty();
         // A host that tries it out has to be told in the time that is left then.
         let timeout = segment.guard.as_ref().map_or(Duration::ZERO, |guard| Duration::from_secs(guard.timeout.into()));
         let latest =
@@ -362,16 +369,21 @@ impl Going<'_> {
         &mut self,
         segment: &Segment,
         raises: &[(String, u32)],
-        leads_to: Option<&Target>,
+        leads_to: &[&Target],
         until: Instant,
     ) -> Result<Option<String>, Stop> {
-        while let Some(Err(failure)) = leads_to.map(|target| self.leads(target)) {
-            if Instant::now() >= until || self.visit.shared.cut.load(Ordering::Relaxed) {
-                let name = leads_to.map_or("", |target| &target.host);
-                return Ok(Some(format!(
-                    "{name}, which is reached through it, can't be any more: {}",
-                    failure.message
-                )));
+        let mut why = None;
+        for (turn, target) in leads_to.iter().cycle().enumerate() {
+            // Each of a few has its turn in the time there is.
+            let left = until.saturating_duration_since(Instant::now());
+            let within = if leads_to.len() > 1 { (left / 3).clamp(Duration::from_secs(2), TRY) } else { TRY };
+            let Err(failure) = self.leads(target, within) else { break };
+            let why = why.get_or_insert_with(|| {
+                format!("{}, which is reached through it, can't be any more: {}", target.host, failure.message)
+            });
+            let over = Instant::now() >= until && turn + 1 >= leads_to.len().min(2);
+            if over || self.visit.shared.cut.load(Ordering::Relaxed) {
+                return Ok(Some(std::mem::take(why)));
             }
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -428,8 +440,8 @@ impl Going<'_> {
     }
 
     /// Whether another host is reached, by a new connection through this one.
-    fn leads(&self, target: &Target) -> Result<(), Failure> {
-        let deadline = self.deadline.within(TRY);
+    fn leads(&self, target: &Target, within: Duration) -> Result<(), Failure> {
+        let deadline = self.deadline.within(within);
         self.visit.shared.transport.connect(target, &self.visit.shared.gate, &deadline).map(drop)
     }
 

@@ -182,6 +182,8 @@ impl Resource for Mtu {
             return Some(Obstacle::stops(trouble));
         }
         match &now.boot {
+            // The session isn't put at risk for what will fail.
+            Some(Err(trouble)) if matches!(self.risk(now), Risk::Link(_)) => Some(Obstacle::stops(trouble.clone())),
             Some(Err(trouble)) => Some(Obstacle::lasts(trouble.clone())),
             _ => None,
         }

@@ -8,7 +8,10 @@ mod tests;
 mod unit;
 
 use self::unit::{Enabled, Run, Trigger, Triggers, Unit, UnitFiles, Units, full_name, template};
+use super::owner::OwnerList;
 use super::package;
+use super::probes::links::LinkList;
+use super::probes::session::SessionEnds;
 use super::spec::{Key, Spec};
 use super::{
     Answers, Change, Claim, NOTHING_LASTS, Need, Obstacle, Question, Reading, Resource, Risk, Stale, Step, Trouble,
@@ -48,6 +51,8 @@ pub struct State {
     unit: Unit,
     /// What can start it by itself, where it is to be stopped.
     triggers: BTreeMap<String, Trigger>,
+    /// The interface that carries the session, where it is this unit's and may not be at the next boot.
+    carries: Option<String>,
 }
 
 impl Wanted {
@@ -117,6 +122,16 @@ impl Service {
             return script;
         }
         script.set("unit", id).set("back", back).line(include_str!("sound.sh"))
+    }
+
+    /// The owners of interfaces that this unit carries out, where it isn't to run from the next boot on.
+    fn owner(&self) -> Option<&'static [&'static str]> {
+        let off = self.enabled == Some(false) || self.masked == Some(true);
+        match self.short() {
+            "systemd-networkd" if off && !self.image => Some(&["networkd", "netplan"]),
+            "NetworkManager" if off && !self.image => Some(&["networkmanager", "ifcfg"]),
+            _ => None,
+        }
     }
 
     /// A step of systemctl.
@@ -230,6 +245,9 @@ impl Resource for Service {
         if self.state == Some(Wanted::Stopped) {
             questions.push(Question::of::<Triggers>(&self.unit));
         }
+        if self.owner().is_some() {
+            questions.extend([OwnerList::ask(), LinkList::ask(), SessionEnds::ask()]);
+        }
         questions
     }
 
@@ -246,7 +264,18 @@ impl Resource for Service {
             Some(Wanted::Stopped) => answers.get::<Triggers>(&self.unit)?.clone(),
             _ => BTreeMap::new(),
         };
-        Ok(Reading::State(State { unit, triggers }))
+        let carries = self.owner().and_then(|owner| {
+            // What can't be found out is no reason to fail.
+            let links = answers.get::<LinkList>("").ok()?;
+            let link = answers.get::<SessionEnds>("").ok()?.interface(links)?;
+            OwnerList::of(answers)
+                .ok()?
+                .all(link)
+                .iter()
+                .any(|owned| owner.contains(&owned.owner.name()))
+                .then(|| link.name.clone())
+        });
+        Ok(Reading::State(State { unit, triggers, carries }))
     }
 
     fn diff(&self, now: &State) -> Vec<Change> {
@@ -390,6 +419,16 @@ impl Resource for Service {
     fn warnings(&self, now: &State) -> Vec<String> {
         let (unit, id) = (&now.unit, &now.unit.id);
         let mut warnings = Vec::new();
+        let off = (self.enabled == Some(false) && self.links_change(now))
+            || (self.masked == Some(true) && self.mask_changes(now));
+        if off && risk::lets_in(id) {
+            warnings.push(format!("{id} lets sessions in: after the next boot nobody gets in unless something else does; nothing confirms that"));
+        } else if off && let Some(link) = &now.carries {
+            warnings.push(format!(
+                "{id} configures {link}, which carries the session: after the next boot the host can't be reached unless something \
+                 else does; nothing confirms that"
+            ));
+        }
         if self.state == Some(Wanted::Started) || self.action() {
             match unit.run() {
                 Run::Unmet => warnings.push(format!("{id} doesn't run, since its start condition isn't met on this host")),
