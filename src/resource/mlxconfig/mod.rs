@@ -225,8 +225,9 @@ impl Resource for Mlxconfig {
     const SUMMARY: &'static str = "Firmware parameters of NVIDIA's network cards (ConnectX, BlueField)";
     const TOUCHES: &'static str = "\
         The card's values of the next boot, by `mlxconfig` of MFT or else `mstconfig` of mstflint: one query for each card \
-        and look, all cards at once, and one set. Where a value is wanted that the query doesn't show, the card is asked \
-        once more (`show_confs`) for what the parameter can be. What waits for a boot is noted in `/var/lib/netplay/pending`. The tools \
+        and look, all cards at once, and one set. A card is asked once more for elements of arrays where a parameter of a \
+        further port (`_P2`) is wanted too, and (`show_confs`) for what a parameter can be where a value is wanted that the \
+        query doesn't show. What waits for a boot is noted in `/var/lib/netplay/pending`. The tools \
         make lock files of their own below `/tmp`. Nothing is reset and no machine rebooted.";
     const KEYS: &'static [Key] = &[
         Key::required(
