@@ -36,8 +36,8 @@ pub fn judge(way: &Way, pong: &Pong, arrived: Option<u64>) -> Measured {
                 format!("packets of {SIZE} bytes are too large for an MTU of {mtu}"),
             );
         }
-        Pong::Failed(why) | Pong::Denied(why) => {
-            let flood = why.contains("flood") || matches!(pong, Pong::Denied(_));
+        Pong::Failed(why) | Pong::Untried(why) => {
+            let flood = why.contains("flood") || why.contains("not permitted");
             let root = if flood { " (a flood takes root's rights: `become: true`)" } else { "" };
             return Measured::failed(way, Fault::Failed { sender: true }, format!("ping: {why}{root}"));
         }

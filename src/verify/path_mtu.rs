@@ -213,7 +213,7 @@ impl Result {
     /// couldn't be tried.
     pub fn tested(&self) -> Option<Tested> {
         let good = match (&self.whole, self.arrived) {
-            (Pong::NoTool(_) | Pong::Denied(_), _) => return None,
+            (Pong::NoTool(_) | Pong::Untried(_), _) => return None,
             (_, Some(arrived)) => arrived > 0 && !self.unanswered,
             (Pong::Counted { received, .. }, None) => *received > 0,
             (Pong::TooLarge(_) | Pong::Failed(_), None) => false,
@@ -252,7 +252,7 @@ pub fn judge(nodes: &[Node], first: &[Result], again: &[Result], blamed: &[Blame
             None => {
                 let (known, why) = match &result.whole {
                     Pong::NoTool(why) => (&finding::TOOL_MISSING, why.clone()),
-                    Pong::Denied(why) => (&finding::TEST_FAILED, format!("ping: {why}")),
+                    Pong::Untried(why) => (&finding::TEST_FAILED, format!("ping: {why}")),
                     _ => continue,
                 };
                 let words = [("tool", "iputils' ping"), ("package", "iputils-ping"), ("check", "path_mtu")];

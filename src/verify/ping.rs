@@ -27,8 +27,8 @@ pub enum Pong {
     TooLarge(u32),
     /// Nothing was sent; why: the host's own routes and addresses don't let it.
     Failed(String),
-    /// The user may not send it; why.
-    Denied(String),
+    /// It couldn't be tried, which says nothing of the network: the user may not send it, or ping isn't understood; why.
+    Untried(String),
     /// There is no ping, or one that can't forbid fragments.
     NoTool(String),
 }
@@ -145,14 +145,15 @@ pub fn pong(said: &str) -> Pong {
     if said.contains("invalid option") || said.contains("unrecognized option") || said.contains("BusyBox") {
         return Pong::NoTool("its ping can't forbid fragments, as busybox' can't".to_owned());
     }
-    if counted.is_none() && said.contains("missing cap_net_raw") {
-        let why = said.lines().find(|line| line.contains("Operation not permitted")).unwrap_or(complaint);
-        return Pong::Denied(why.trim().trim_start_matches("ping: ").to_owned());
+    // Sources: iputils 20221126 and, of a line alone, s20161105.
+    let socket = said.lines().find(|line| line.contains("socket: Operation not permitted"));
+    if let (None, Some(why)) = (&counted, socket) {
+        return Pong::Untried(why.trim().trim_start_matches("ping: ").to_owned());
     }
     // iputils' ping begins its errors so.
     counted.unwrap_or_else(|| match ["ping", "connect:", "From "].iter().any(|word| complaint.starts_with(word)) {
         true => Pong::Failed(complaint.trim_start_matches("ping: ").to_owned()),
-        false => Pong::NoTool(format!("what its ping says isn't understood: {complaint}")),
+        false => Pong::Untried(format!("what it says isn't understood: {complaint}")),
     })
 }
 
@@ -175,8 +176,9 @@ mod tests {
         assert_eq!(pong("no ping\n"), Pong::NoTool("there is no ping".to_owned()));
         assert_eq!(pong("ping: local error: message too long, mtu: 1300\n"), Pong::TooLarge(1300));
         let denied = "ping: socktype: SOCK_RAW\nping: socket: Operation not permitted\nping: => missing cap_net_raw+p capability or setuid?\n";
-        assert_eq!(pong(denied), Pong::Denied("socket: Operation not permitted".to_owned()));
-        assert_eq!(pong("hello\n"), Pong::NoTool("what its ping says isn't understood: hello".to_owned()));
+        assert_eq!(pong(denied), Pong::Untried("socket: Operation not permitted".to_owned()));
+        assert_eq!(pong("ping: socket: Operation not permitted\n"), pong(denied));
+        assert_eq!(pong("hello\n"), Pong::Untried("what it says isn't understood: hello".to_owned()));
         let counted = |sent, received| Pong::Counted { sent, received };
         assert_eq!(
             samples(),

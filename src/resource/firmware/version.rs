@@ -48,12 +48,20 @@ impl Rule {
     /// # Errors
     /// It isn't a version, at its place.
     pub(super) fn of(node: &Node) -> Result<Rule, Error> {
-        if let Some(items) = node.as_seq().filter(|items| !items.is_empty()) {
-            return items
-                .iter()
-                .map(|item| version(item, &text("version", item)?))
-                .collect::<Result<_, _>>()
-                .map(Rule::OneOf);
+        if let Some(items) = node.as_seq() {
+            if items.is_empty() {
+                return Err(Error::playbook(&node.span, "`version` has none of them").hint("name those that are right"));
+            }
+            let one = |item| {
+                let given = text("version", item)?;
+                if given.trim().starts_with(">=") {
+                    let message = format!("`{}` isn't one version, which the items of a list are", given.trim());
+                    return Err(Error::playbook(&item.span, message)
+                        .hint("write it in the place of the list, or list each version that is right"));
+                }
+                version(item, &given)
+            };
+            return items.iter().map(one).collect::<Result<_, _>>().map(Rule::OneOf);
         }
         let given = text("version", node)?;
         match given.trim().strip_prefix(">=") {
