@@ -1,6 +1,7 @@
 //! One host of a play goes first with what may cut it off, and the others only when that was confirmed.
 
 use super::super::rolling;
+use crate::resource::probes::links::{Link, Links};
 use crate::verify::fabric::same_network;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -147,6 +148,37 @@ impl Canary {
     }
 }
 
+/// What sends packets to prove a larger MTU: each link that is raised or, where that is a port, the bridge or bond that has its
+/// addresses. One without any is proven by a link that stands on it and is raised too.
+///
+/// # Errors
+/// No packets can prove a link; why.
+pub(super) fn senders(raises: &[(String, u32)], links: &Links) -> Result<Vec<Raised>, String> {
+    let mut senders: Vec<Raised> = Vec::new();
+    for (name, mtu) in raises {
+        let link = links.get(name).ok_or_else(|| format!("there is no {name} any more"))?;
+        let mut sender = Some(link);
+        for _ in 0..links.all.len() {
+            let next = |l: &&Link| l.addresses.is_empty();
+            let Some(port) = sender.filter(next) else { break };
+            sender = port.master.as_ref().and_then(|master| links.get(master));
+        }
+        match sender {
+            Some(sender) if senders.iter().any(|(other, ..)| *other == sender.name) => {}
+            Some(sender) => senders.push((sender.name.clone(), *mtu, sender.addresses.clone())),
+            None => {
+                let above = |(other, _): &(String, u32)| {
+                    other != name && links.get(other).is_some_and(|other| links.carries(link, other))
+                };
+                if !raises.iter().any(above) {
+                    return Err(format!("{name} has no address from which `path_mtu` could send packets"));
+                }
+            }
+        }
+    }
+    Ok(senders)
+}
+
 impl Ticket<'_> {
     /// It was confirmed: all may go.
     pub(super) fn confirmed(self) {
@@ -182,6 +214,27 @@ impl Drop for Ticket<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::probes::links::tests::{FABRIC, links};
+
+    /// What sends the packets: the text of `ip -d -j addr` of a host with a bond, a VLAN on it, and a bridge.
+    #[test]
+    fn packets_are_sent_by_what_has_an_address() {
+        let bridge = FABRIC.replacen(r#""mtu":1500,"master":"bond0""#, r#""mtu":1500,"master":"bond0.100""#, 1);
+        let [plain, bridge] = [FABRIC, &bridge].map(links);
+        let of = |links: &Links, names: &[&str]| {
+            let raises: Vec<(String, u32)> = names.iter().map(|name| ((*name).to_owned(), 9000)).collect();
+            senders(&raises, links).map(|all| all.into_iter().map(|(name, ..)| name).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of(&plain, &["bond0.100"]).unwrap(), "bond0.100");
+        // What stands on it proves the bond and its ports, and a port's bridge the port.
+        assert_eq!(of(&plain, &["eth0", "bond0", "bond0.100"]).unwrap(), "bond0.100");
+        assert_eq!(of(&bridge, &["eth0"]).unwrap(), "bond0.100");
+        assert_eq!(
+            of(&plain, &["bond0"]).unwrap_err(),
+            "bond0 has no address from which `path_mtu` could send packets"
+        );
+        assert_eq!(of(&plain, &["gone"]).unwrap_err(), "there is no gone any more");
+    }
 
     #[test]
     fn the_others_go_when_the_first_was_confirmed_and_not_when_it_was_taken_back() {

@@ -389,17 +389,13 @@ impl Going<'_> {
         }
         let mut commands: Vec<(String, String)> = Vec::new();
         if let Some(canary) = self.visit.canary.filter(|_| self.visit.confirm.path_mtu && !raises.is_empty()) {
-            let links = match self.asked(segment, LinkList::ask())? {
-                Ok(answers) => answers.get::<LinkList>("").map(|links| links.all.clone()).unwrap_or_default(),
+            let links = self.asked(segment, LinkList::ask())?;
+            let links =
+                links.and_then(|answers| answers.get::<LinkList>("").cloned().map_err(|trouble| trouble.message));
+            let own = match links.and_then(|links| canary::senders(raises, &links)) {
+                Ok(own) => own,
                 Err(why) => return Ok(Some(why)),
             };
-            let own: Vec<(String, u32, Vec<String>)> = raises
-                .iter()
-                .map(|(name, mtu)| {
-                    let link = links.iter().find(|link| link.name == *name);
-                    (name.clone(), *mtu, link.map(|l| l.addresses.clone()).unwrap_or_default())
-                })
-                .collect();
             match canary.meet(&self.visit.target.host, &own, until, &self.visit.shared.interrupted) {
                 Ok(peers) => commands.extend(peers.into_iter().map(|(peer, interface, address, mtu)| {
                     // The headers of IP and ICMP are part of it. An answer is as large as the question.
