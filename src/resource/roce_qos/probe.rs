@@ -311,6 +311,7 @@ fn dcb(pfc: Option<(i32, &[&str])>, app: Option<(i32, &[&str])>, buffer: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::trial::Shell;
 
     const SAMPLE: &str = include_str!("samples/mlnx_qos.txt");
 
@@ -412,5 +413,31 @@ mod tests {
         let device = |found: Result<Found, Trouble>| found.unwrap().and_then(|seen| seen.rdma).unwrap_or_default();
         let devices: Vec<String> = Qos::split(&args, &outputs).into_iter().map(device).collect();
         assert_eq!(devices, ["mlx5_1", "mlx5_2", "mlx5_1", ""]);
+    }
+
+    /// Against a **simulated** /sys, and a modprobe that knows each module or none.
+    #[test]
+    fn what_no_module_can_make_is_known_before() {
+        let setup = |knows: bool| {
+            format!(
+                "for d in /sys /usr/local/sbin; do mount -t tmpfs simulated $d; done
+                 mkdir -p /sys/class/net/eth1/device/infiniband/mlx5_0
+                 cd /usr/local/sbin; printf '#!/bin/sh\nexit {}\n' >modprobe; chmod 755 modprobe; cd /",
+                i32::from(!knows)
+            )
+        };
+        for shell in Shell::ALL {
+            let seen = |knows: bool| {
+                let script = Qos::compose(&["eth1 cm"]).remove(0).script;
+                let output = shell.run_in_net(&setup(knows), script.as_str());
+                Qos::split(&["eth1 cm"], &[output]).remove(0).unwrap().unwrap()
+            };
+            // Busybox has a modprobe of its own, which knows none here.
+            if shell != Shell::Busybox {
+                assert_eq!((seen(true).tos, seen(true).mode), (None, None), "{shell:?}");
+            }
+            let why = "there is no /sys/kernel/config/rdma_cm, and this kernel has no module rdma_cm".to_owned();
+            assert_eq!((seen(false).tos, seen(false).mode), (Some(Err(why.clone())), Some(Err(why))), "{shell:?}");
+        }
     }
 }

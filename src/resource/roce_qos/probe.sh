@@ -34,6 +34,14 @@ case " $parts " in *' cm '*)
   elif [ -d "$c" ]; then
     said tos cat "$c/default_roce_tos"
     said mode cat "$c/default_roce_mode"
+  elif command -v modprobe >/dev/null; then
+    # Whether there can be such a folder, which is made when something is set.
+    for m in rdma_cm configfs; do
+      [ -d "/sys/module/$m" ] || grep -qsw "$m" /proc/filesystems || modprobe -qn "$m" 2>/dev/null || {
+        o="there is no ${c%/*/*/*}, and this kernel has no module $m"
+        printf '== %s 1\n%s\n' tos "$o" mode "$o"; break
+      }
+    done
   fi ;;
 esac
 echo "== files 0"
